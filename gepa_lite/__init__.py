@@ -1,0 +1,107 @@
+"""gepa_lite: declarative prompt programs, optimized by reflection, shipped with evidence.
+
+``import gepa_lite as gl``; start with ``gl.Program``, ``gl.Module`` and ``gl.optimize``. Names are imported on first use, so that importing the package is cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from gepa_lite.api import Evaluation, evaluate, optimize
+    from gepa_lite.bundle import Prompts, load_prompts
+    from gepa_lite.core.budget import Budget
+    from gepa_lite.core.call import Call, Trace, Usage
+    from gepa_lite.core.example import Example
+    from gepa_lite.core.feedback import Feedback, Objective
+    from gepa_lite.errors import GepaLiteError, ModelError, RolloutError, RunError, UsageError
+    from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
+    from gepa_lite.optimize.reflect import ReflectionLimits
+    from gepa_lite.optimize.search import Search
+    from gepa_lite.program.module import Module
+    from gepa_lite.program.outputs import Outputs
+    from gepa_lite.program.program import Program
+    from gepa_lite.program.recorder import carry
+    from gepa_lite.program.signature import Signature
+    from gepa_lite.ship.result import Result
+
+_HOMES = {
+    "Budget": "core.budget",
+    "Call": "core.call",
+    "Completion": "lm.protocol",
+    "Evaluation": "api",
+    "Example": "core.example",
+    "Feedback": "core.feedback",
+    "GepaLiteError": "errors",
+    "LM": "lm.protocol",
+    "LMInfo": "lm.protocol",
+    "ModelError": "errors",
+    "Module": "program.module",
+    "Objective": "core.feedback",
+    "Outputs": "program.outputs",
+    "Params": "lm.protocol",
+    "Program": "program.program",
+    "Prompts": "bundle",
+    "ReflectionLimits": "optimize.reflect",
+    "Request": "lm.protocol",
+    "Result": "ship.result",
+    "RolloutError": "errors",
+    "RunError": "errors",
+    "Search": "optimize.search",
+    "Signature": "program.signature",
+    "Trace": "core.call",
+    "Usage": "core.call",
+    "UsageError": "errors",
+    "carry": "program.recorder",
+    "evaluate": "api",
+    "load_prompts": "bundle",
+    "optimize": "api",
+}
+
+__all__ = [
+    "LM",
+    "Budget",
+    "Call",
+    "Completion",
+    "Evaluation",
+    "Example",
+    "Feedback",
+    "GepaLiteError",
+    "LMInfo",
+    "ModelError",
+    "Module",
+    "Objective",
+    "Outputs",
+    "Params",
+    "Program",
+    "Prompts",
+    "ReflectionLimits",
+    "Request",
+    "Result",
+    "RolloutError",
+    "RunError",
+    "Search",
+    "Signature",
+    "Trace",
+    "Usage",
+    "UsageError",
+    "carry",
+    "evaluate",
+    "load_prompts",
+    "optimize",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gepa_lite' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"gepa_lite.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

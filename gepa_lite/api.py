@@ -1,0 +1,354 @@
+"""The calls: ``optimize`` and ``evaluate``. Thin: they check, build a session, and hand back what it found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gepa_lite.core.budget import Budget
+from gepa_lite.core.events import Event
+from gepa_lite.core.example import Example, check_splits, make_example
+from gepa_lite.core.feedback import Objective
+from gepa_lite.core.rollout import Rollout
+from gepa_lite.core.seeds import stream
+from gepa_lite.data import load_rows
+from gepa_lite.errors import ModelsDownError, UsageError
+from gepa_lite.evaluate.judge import FeedbackFunction, Judge
+from gepa_lite.insight.progress import CallbackObserver, Progress
+from gepa_lite.lm.protocol import LM
+from gepa_lite.lm.resolve import LMSpec, check_lm
+from gepa_lite.optimize.search import Search
+from gepa_lite.optimize.verdict import mean_interval
+from gepa_lite.program.program import Program
+from gepa_lite.session import Observer, Outcome, RunSpec, Session, evaluate_once
+from gepa_lite.ship.result import Costs, Result, make_result
+from gepa_lite.store.folders import run_folder
+from gepa_lite.store.run_store import RunStore
+from gepa_lite.store.schema import FILE_NAME
+
+P = TypeVar("P", bound=Program)
+
+DEFAULT_PROPOSALS, DEFAULT_ACCEPTED = 20, 6
+"""What the default budget pays for: so many proposals, of which so many are accepted and validated."""
+
+DEFAULT_USD = 2.0
+"""The cap that applies to models with a price when no budget is given."""
+
+
+def optimize(
+    program: P,
+    trainset: Any,
+    valset: Any = None,
+    *,
+    testset: Any = None,
+    feedback: FeedbackFunction | None = None,
+    reflection_lm: LMSpec | None = None,
+    budget: Budget | None = None,
+    search: Search | None = None,
+    run: str | Path | None = None,
+    workers: int = 16,
+    on_event: Callable[[Event], None] | None = None,
+) -> Result[P]:
+    """Improve the prompts of a program.
+
+    Runs the program, reads what went wrong in words, rewrites one module's prompt at a time, keeps the candidates that win somewhere, and hands back prompts with
+    the evidence that they are better (GEPA, arXiv 2507.19457). Everything paid for is on disk as it happens; the same call with the same ``run`` goes on where it stopped.
+
+    Args:
+        program: with the prompts to start from; it is never changed.
+        trainset: examples to learn from: a list of dicts, dataclasses or pydantic models, a path to .jsonl, .json, .csv or .parquet, a data frame, a Hugging Face data set. The keys that
+            ``forward`` names are inputs, the rest are labels.
+        valset: examples that candidates are compared on; without it the train set is split in half, and the call says so.
+        testset: sealed examples, scored once for seed and winner; without it no gain can be claimed, only ``validated only``.
+        feedback: ``feedback(example, output, trace)`` or ``feedback(example, output)``, called once per rollout; returns ``gl.Feedback(score, text)``, a number, a bool or ``(score, text)``. Without it,
+            the program's own ``feedback`` method.
+        reflection_lm: who rewrites; without it the program's model.
+        budget: upper bounds; without it rollouts for the seed's validation and 20 proposals of which 6 are accepted, and 2 USD where models have a price.
+        search: the rules.
+        run: a name under ``gepa_runs/`` or a folder; an existing run is resumed. Without it a name is made.
+        workers: rollouts at once.
+        on_event: called with every committed event; see ``gepa_lite.core.events``.
+
+    Returns:
+        The result; ``print`` it. After Ctrl-C it holds the best so far and ``finished`` is False.
+
+    Raises:
+        UsageError: an argument is wrong; raised before any call is paid for.
+        FeedbackError: the feedback function raised or returned no score; names the example.
+        ModelsDownError: the models can't be reached; the run can be resumed.
+        RunLockedError: another process works on this run.
+
+    Example:
+        >>> import gepa_lite as gl
+        >>> from gepa_lite.testing import ScriptedLM
+        >>> class Shout(gl.Program):
+        ...     answer = gl.Module("word -> reply", "Repeat the word.")
+        ...     def forward(self, word):
+        ...         return self.answer(word=word)
+        >>> def feedback(example, output):
+        ...     return gl.Feedback(float(output.reply.isupper()), "Answer in capital letters.")
+        >>> task = ScriptedLM(lambda request: "HI" if "capital" in request.messages[0]["content"] else "hi")
+        >>> reflection = ScriptedLM("<prompt>Repeat the word in capital letters.</prompt>")
+        >>> words = [{"word": w} for w in "red green blue white black brown pink gold".split()]
+        >>> result = gl.optimize(Shout(lm=task), words[:4], words[4:], feedback=feedback, reflection_lm=reflection, run=getfixture("tmp_path"))
+        >>> result.prompts["answer"], result.validation.after
+        ('Repeat the word in capital letters.', 1.0)
+    """
+    prepared = prepare(
+        program,
+        trainset,
+        valset,
+        testset=testset,
+        feedback=feedback,
+        reflection_lm=reflection_lm,
+        budget=budget,
+        search=search,
+        workers=workers,
+    )
+    observers: list[Observer] = [] if on_event is None else [CallbackObserver(on_event)]
+    if os.environ.get("GEPA_LITE_PROGRESS", "1") != "0":
+        observers.append(Progress(prepared.spec.search.objective))
+    return execute(prepared, run_folder(run, type(program).__name__), observers)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A checked run that has cost nothing yet.
+
+    Attributes:
+        spec: what is run.
+        notices: what the call decided for the caller.
+        default_budget: True where the caller gave no budget: a resumed run then keeps its own.
+    """
+
+    spec: RunSpec
+    notices: tuple[str, ...]
+    default_budget: bool
+
+
+def prepare(
+    program: Program,
+    trainset: Any,
+    valset: Any = None,
+    *,
+    testset: Any = None,
+    feedback: FeedbackFunction | None = None,
+    reflection_lm: LMSpec | None = None,
+    budget: Budget | None = None,
+    search: Search | None = None,
+    workers: int = 16,
+) -> Prepared:
+    """Check everything that can be checked for free; the arguments are ``optimize``'s.
+
+    Raises:
+        UsageError: an argument is wrong.
+    """
+    search = search or Search()
+    judge = Judge(_feedback_of(program, feedback), search.objective)
+    notices: list[str] = []
+    train, validation, test = _splits(program, trainset, valset, testset, search, notices)
+    reflector = program.open(reflection_lm) if reflection_lm is not None else next(iter(program.models.values()))
+    models = list({id(lm): lm for lm in (*program.models.values(), reflector)}.values())
+    for lm in models:
+        check_lm(lm)
+    spec = RunSpec(program, train, validation, test, judge, reflector, budget or Budget(), search, _checked_workers(workers))
+    if budget is None:
+        spec = spec.with_budget(default_budget(spec, models))
+        notices.append(f"No budget was given: {spec.budget.describe()}, which pays for about {DEFAULT_PROPOSALS} proposals.")
+    check_budget(spec, models)
+    return Prepared(spec, tuple(notices), budget is None)
+
+
+def execute(prepared: Prepared, folder: Path, observers: Sequence[Observer]) -> Result[Any]:
+    """Run or resume a prepared run in a folder.
+
+    Raises:
+        RunError: the run can't go on; what was paid is kept.
+    """
+    try:
+        with open_store(folder) as store:
+            session = Session(prepared.spec, store, observers, keep_budget=prepared.default_budget)
+            for notice in prepared.notices:
+                session.notice(notice)
+            outcome = session.run()
+    finally:
+        for observer in observers:
+            observer.close()
+    return result_of(prepared.spec, outcome, folder)
+
+
+def open_store(folder: Path) -> RunStore:
+    """The run in a folder, as its one writer; a new one where there is none."""
+    return RunStore.open(folder) if (folder / FILE_NAME).exists() else RunStore.create(folder)
+
+
+def result_of(spec: RunSpec, outcome: Outcome, folder: Path | None) -> Result[Any]:
+    """The result of a session's outcome."""
+    costs = Costs(outcome.state.spend, outcome.paid, outcome.seconds, outcome.seconds_by_role)
+    return make_result(
+        spec.program,
+        outcome.state,
+        spec.search.objective,
+        costs,
+        interrupted=outcome.interrupted,
+        run=folder,
+        notices=outcome.notices,
+    )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A program's scores on a set.
+
+    Attributes:
+        mean: mean score of the examples that have one.
+        low: lower end of its 95 % bootstrap interval.
+        high: upper end.
+        n: examples scored.
+        missing: examples without a score, for reasons outside the program.
+        rollouts: in the order of the examples, with output, feedback and trace.
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    missing: int
+    rollouts: Sequence[Rollout]
+
+    def __str__(self) -> str:
+        missing = f", {self.missing} missing" if self.missing else ""
+        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}] (n={self.n}{missing})"
+
+
+def evaluate(
+    program: Program, examples: Any, *, feedback: FeedbackFunction | None = None, objective: Objective | None = None, workers: int = 16
+) -> Evaluation:
+    """Score a program on examples, once, without a search and without a run on disk.
+
+    Args:
+        program: what to run.
+        examples: as ``trainset`` of ``optimize``.
+        feedback: as in ``optimize``.
+        objective: direction and range of the scores.
+        workers: rollouts at once.
+
+    Raises:
+        UsageError: an argument is wrong.
+        FeedbackError: the feedback function raised or returned no score.
+        ModelsDownError: the models can't be reached.
+
+    Example:
+        >>> import gepa_lite as gl
+        >>> from gepa_lite.testing import ScriptedLM
+        >>> class Echo(gl.Program):
+        ...     say = gl.Module("word -> reply", "Repeat the word.")
+        ...     def forward(self, word):
+        ...         return self.say(word=word)
+        >>> print(gl.evaluate(Echo(lm=ScriptedLM("hi")), [{"word": "hi"}, {"word": "ho"}], feedback=lambda example, output: output.reply == example["word"]))
+        0.500 [0.000, 1.000] (n=2)
+    """
+    objective = objective or Objective()
+    judge = Judge(_feedback_of(program, feedback), objective)
+    rows = _examples(program, examples, "examples")
+    check_splits({"examples": rows})
+    for lm in program.models.values():
+        check_lm(lm)
+    rollouts = evaluate_once(program, rows, judge, objective, _checked_workers(workers))
+    mean, low, high, n = mean_interval([None if r.value is None else objective.score(r.value) for r in rollouts])
+    if n == 0:
+        failure = rollouts[0].failure
+        raise ModelsDownError(f"no example could be scored: {failure.message if failure else 'unknown'}")
+    return Evaluation(mean, low, high, n, len(rollouts) - n, rollouts)
+
+
+def default_budget(spec: RunSpec, models: Sequence[LM]) -> Budget:
+    """Rollouts for the seed's validation, 20 proposals of which 6 are accepted, and the test set twice; 2 USD where a model has a price above zero."""
+    validation = len(spec.validation)
+    proposals = DEFAULT_PROPOSALS * 2 * min(spec.search.minibatch, len(spec.train))
+    rollouts = validation + proposals + DEFAULT_ACCEPTED * validation + 2 * len(spec.test)
+    rollouts = max(rollouts, spec.least_rollouts())
+    priced = all(lm.describe().priced for lm in models) and any(
+        (lm.describe().usd_per_input_token or 0) + (lm.describe().usd_per_output_token or 0) > 0 for lm in models
+    )
+    return Budget(rollouts=rollouts, usd=DEFAULT_USD if priced else None)
+
+
+def check_budget(spec: RunSpec, models: Sequence[LM]) -> None:
+    """Refuse a budget that can't pay for the seed's validation and one proposal, or that caps dollars where a price is unknown.
+
+    Raises:
+        UsageError: naming the bound, what is needed and what to do.
+    """
+    budget, least = spec.budget, spec.least_rollouts()
+    if not budget.bounded:
+        raise UsageError("Budget() bounds nothing: give at least one of rollouts, tokens, usd, seconds or proposals.")
+    if budget.rollouts is not None and budget.rollouts < least:
+        test = f", {2 * len(spec.test)} for the test set (seed and winner)" if spec.test else ""
+        raise UsageError(
+            f"Budget(rollouts={budget.rollouts}) can't pay for the seed's validation and one proposal: {least} rollouts are needed ({len(spec.validation)} for the seed's validation, "
+            f"{least - 2 * len(spec.validation) - 2 * len(spec.test)} for a step's minibatches, {len(spec.validation)} for a child's validation{test}). Raise it, or use fewer examples."
+        )
+    unpriced = [lm.describe().name for lm in models if not lm.describe().priced]
+    if budget.usd is not None and unpriced:
+        raise UsageError(
+            f"Budget(usd={budget.usd:g}): the price of {unpriced[0]} is not known, so dollars can't be held to it. Bound rollouts or tokens instead, or register the price with litellm.register_model."
+        )
+
+
+def _feedback_of(program: Program, feedback: FeedbackFunction | None) -> FeedbackFunction:
+    if not isinstance(program, Program):
+        kind = f"the class {program.__name__}; make an instance" if isinstance(program, type) else f"of type {type(program).__name__}"
+        raise UsageError(f"program is {kind}; a gl.Program is needed.")
+    own = getattr(program, "feedback", None)
+    chosen = feedback or own
+    if chosen is None:
+        raise UsageError(
+            f"no feedback: pass feedback=..., or give {type(program).__name__} a method feedback(self, example, output, trace)."
+        )
+    if not program.modules:
+        raise UsageError(
+            f"{type(program).__name__} has no module: declare at least one, e.g. answer = gl.Module('question -> answer', '...')."
+        )
+    return chosen
+
+
+def _examples(program: Program, source: Any, what: str) -> list[Example]:
+    required, optional = program.input_names
+    return [make_example(row, required, optional, what) for row in load_rows(source, what).rows]
+
+
+def _splits(
+    program: Program, trainset: Any, valset: Any, testset: Any, search: Search, notices: list[str]
+) -> tuple[list[Example], list[Example], list[Example]]:
+    train = _examples(program, trainset, "trainset")
+    splits = {"trainset": train}
+    if valset is not None:
+        splits["valset"] = _examples(program, valset, "valset")
+    if testset is not None:
+        splits["testset"] = _examples(program, testset, "testset")
+    check_splits(splits)
+    if valset is None:
+        if len(train) < 2:
+            raise UsageError(
+                "trainset has one example and there is no valset: at least two are needed, one to learn from and one to compare on."
+            )
+        shuffled = list(train)
+        stream(search.seed, "split").shuffle(shuffled)
+        half = len(shuffled) // 2
+        train, validation = shuffled[half:], shuffled[:half]
+        notices.append(
+            f"No valset was given: the train set is split into {len(train)} examples to learn from and {len(validation)} to compare on."
+        )
+    else:
+        validation = splits["valset"]
+    return train, validation, splits.get("testset", [])
+
+
+def _checked_workers(workers: int) -> int:
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise UsageError(f"workers={workers!r}: a whole number of at least 1 is needed.")
+    return workers

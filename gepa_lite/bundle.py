@@ -1,0 +1,102 @@
+"""Load shipped prompts in production: standard library alone, no optimizer, no LM client.
+
+``*.prompts.json`` is one JSON object; ``docs/bundle-format.md`` says what it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gepa_lite.errors import UsageError
+
+SCHEMA = "gepa_lite.prompts"
+SCHEMA_VERSION = 1
+
+
+class Prompts(Mapping[str, str]):
+    """The prompts of a bundle by module path, read-only, with the evidence they came with.
+
+    Attributes:
+        source: the file they were read from.
+        data: the whole bundle as parsed JSON: scores, verdict, models, cost, lineage.
+    """
+
+    def __init__(self, data: Mapping[str, Any], source: str) -> None:
+        self.data = data
+        self.source = source
+        self._texts = {path: module["prompt"] for path, module in data["modules"].items()}
+
+    def __getitem__(self, module: str) -> str:
+        try:
+            return self._texts[module]
+        except KeyError:
+            raise KeyError(f"{self.source} has no prompt {module!r}; it has {', '.join(map(repr, self._texts))}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __repr__(self) -> str:
+        return f"Prompts({self.source!r}: {', '.join(self._texts)})"
+
+    def check_modules(self, fingerprints: Mapping[str, str]) -> None:
+        """Refuse a program whose modules are not the bundle's.
+
+        Args:
+            fingerprints: the signature's fingerprint of each module, by path.
+
+        Raises:
+            UsageError: a module is missing on either side, or its signature has changed; each difference is named.
+        """
+        modules: Mapping[str, Any] = self.data["modules"]
+        problems = [f"the program has no module {path!r}" for path in modules if path not in fingerprints]
+        problems += [f"the bundle has no prompt for the module {path!r}" for path in fingerprints if path not in modules]
+        problems += [
+            f"the signature of {path!r} has changed since the prompts were made (then: {module.get('signature')})"
+            for path, module in modules.items()
+            if path in fingerprints and module.get("fingerprint") != fingerprints[path]
+        ]
+        if problems:
+            raise UsageError(
+                f"{self.source} does not fit this program: {'; '.join(problems)}. Optimize again, or take the prompts by hand."
+            )
+
+
+def load_prompts(path: str | os.PathLike[str]) -> Prompts:
+    """Read a bundle.
+
+    Args:
+        path: a ``*.prompts.json`` file that ``result.save`` wrote.
+
+    Returns:
+        The prompts by module path.
+
+    Raises:
+        UsageError: the file is missing, is not a bundle, or is of a newer version than this package reads.
+
+    Example:
+        >>> prompts = load_prompts("triage.prompts.json")  # doctest: +SKIP
+        >>> prompts["route"]  # doctest: +SKIP
+        'Decide how urgent it is. ...'
+    """
+    name = os.fspath(path)
+    try:
+        data = json.loads(Path(name).read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{name} can't be read: {error.strerror}. Give the path of a file that result.save() wrote.") from None
+    except ValueError as error:
+        raise UsageError(f"{name} is not JSON ({error}). Give the path of a file that result.save() wrote.") from None
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("modules"), dict):
+        raise UsageError(f"{name} is JSON, but not a bundle of prompts: its 'schema' should be {SCHEMA!r} with 'modules' beside it.")
+    if data.get("version") != SCHEMA_VERSION:
+        raise UsageError(f"{name} has schema version {data.get('version')!r}; this package reads {SCHEMA_VERSION}. Upgrade gepa-lite.")
+    for module, entry in data["modules"].items():
+        if not isinstance(entry, dict) or not isinstance(entry.get("prompt"), str):
+            raise UsageError(f"{name}: the module {module!r} has no 'prompt' text.")
+    return Prompts(data, name)

@@ -1,0 +1,1 @@
+"""The records that travel through a run. Frozen, free of I/O; everything else in the package is built on them."""

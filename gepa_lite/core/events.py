@@ -1,0 +1,154 @@
+"""The events of a run: a closed union. The state is a fold over them; nothing else changes it (design decision 1).
+
+Events hold decisions and logical cost only. Timestamps, latencies, retries and cache hits are observations, kept beside the log and outside its equality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gepa_lite.core.budget import Budget, Spend
+
+ProposalStatus = Literal["accepted", "rejected", "skipped", "void"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The first event.
+
+    Attributes:
+        settings: what fixes the run's course (search rules, models, data and program fingerprints), as JSON types; a resume that differs is refused.
+        texts: the seed candidate.
+        train_ids: example ids in the order given.
+        validation_ids: likewise: the columns of the score table.
+        test_ids: likewise; empty without a test set.
+        budget: the bounds.
+    """
+
+    settings: Mapping[str, Any]
+    texts: Mapping[str, str]
+    train_ids: tuple[str, ...]
+    validation_ids: tuple[str, ...]
+    test_ids: tuple[str, ...]
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class SeedValidated:
+    """The seed candidate was run on the whole validation set.
+
+    Attributes:
+        values: by position of ``validation_ids``; higher is better; None is missing.
+        idle_modules: modules that ran in no rollout: they leave the rotation.
+        spend: logical cost.
+    """
+
+    values: tuple[float | None, ...]
+    idle_modules: tuple[str, ...] = ()
+    spend: Spend = field(default_factory=Spend)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """One proposal: a parent's module was run on a minibatch, reflected upon, and the new text judged on the same minibatch.
+
+    Attributes:
+        step: index of the step, from 0.
+        slot: index within the step's fan.
+        parent: index of the parent in the pool.
+        module: path of the module.
+        example_ids: the minibatch.
+        before: the parent's values on it.
+        status: accepted, rejected, skipped (nothing to learn) or void (a missing cell).
+        reason: why, in words; for a person and the report.
+        code: a short stable word for the reason, e.g. ``"improved"``, ``"not_better"``, ``"perfect"``, ``"empty"``.
+        text: the proposed text, or None where there was none.
+        after: the child's values on the minibatch; empty where it was not run.
+        model: the reflection model that answered, or "".
+        shown: what the reflection prompt was cut to: examples shown and dropped, values shortened, estimated tokens.
+        spend: logical cost.
+    """
+
+    step: int
+    slot: int
+    parent: int
+    module: str
+    example_ids: tuple[str, ...]
+    before: tuple[float | None, ...]
+    status: ProposalStatus
+    code: str
+    reason: str
+    text: str | None = None
+    after: tuple[float | None, ...] = ()
+    model: str = ""
+    shown: Mapping[str, int] = field(default_factory=dict)
+    spend: Spend = field(default_factory=Spend)
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """A child was run on the whole validation set and joins the pool.
+
+    Attributes:
+        step: index of the step.
+        parents: indices in the pool.
+        texts: the modules it changed, with their new texts.
+        values: by position of ``validation_ids``; None is missing: with any missing cell it is neither on the front nor a parent.
+        spend: logical cost.
+    """
+
+    step: int
+    parents: tuple[int, ...]
+    texts: Mapping[str, str]
+    values: tuple[float | None, ...]
+    spend: Spend = field(default_factory=Spend)
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """A step's last event: its outcome is committed and the next step may see it."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The search ended.
+
+    Attributes:
+        code: ``"budget"``, ``"perfect"``, ``"no_modules"``, ...
+        reason: in words.
+    """
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetChanged:
+    """A resume brought another budget; a search that had ended for its budget goes on."""
+
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """The sealed test set was scored, once, for seed and winner.
+
+    Attributes:
+        winner: index in the pool.
+        seed_values: by position of ``test_ids``; None is missing.
+        winner_values: likewise.
+        spend: logical cost.
+    """
+
+    winner: int
+    seed_values: tuple[float | None, ...]
+    winner_values: tuple[float | None, ...]
+    spend: Spend = field(default_factory=Spend)
+
+
+Event = RunStarted | SeedValidated | Proposed | Validated | StepEnded | Stopped | BudgetChanged | Tested
+EVENT_TYPES: tuple[type[Event], ...] = (RunStarted, SeedValidated, Proposed, Validated, StepEnded, Stopped, BudgetChanged, Tested)

@@ -1,0 +1,1 @@
+"""Run one example, judge it once, fan out over an executor."""

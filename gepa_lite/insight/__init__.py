@@ -1,0 +1,1 @@
+"""Read-only over a run: what it is doing, and what it did."""

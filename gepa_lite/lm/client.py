@@ -1,0 +1,115 @@
+"""Every model call of a run goes through here: cache, join, reserve, call, save, settle.
+
+The store and the ledger come as ports; a reply is durable before it is used, and a failure is never cached.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol
+
+from gepa_lite.core.budget import Role
+from gepa_lite.core.call import Usage
+from gepa_lite.core.ids import content_hash
+from gepa_lite.errors import ModelError
+from gepa_lite.lm.breaker import Breaker
+from gepa_lite.lm.meter import Meter, call_bound
+from gepa_lite.lm.protocol import LM, Completion, Request
+
+
+class CompletionStore(Protocol):
+    """Where paid replies are kept."""
+
+    def completion(self, key: str) -> Completion | None:
+        """The reply saved under this key, or None."""
+        ...
+
+    def save_completion(self, key: str, completion: Completion, role: Role, seconds: float, call_id: str | None = None) -> None:
+        """Keep a reply and settle its call; durable before it returns."""
+        ...
+
+    def begin_call(self, call_id: str, role: Role, model: str, bound: Usage) -> None:
+        """Note that a call is about to be paid for, so that a crash's losses are known; does not wait."""
+        ...
+
+    def end_call(self, call_id: str, usage: Usage, seconds: float, attempts: int, outcome: str) -> None:
+        """Settle a call that brought no reply."""
+        ...
+
+
+def call_key(lm: LM, request: Request, sample: int, address: tuple[int | str, ...]) -> str:
+    """What makes a call the same call: endpoint, model, messages, parameters, sample number, and its address within the rollout or proposal."""
+    info = lm.describe()
+    return content_hash([info.endpoint, info.name, request, sample, list(address)])
+
+
+class ModelClient:
+    """The run's way to its models. Safe to use from many threads; identical calls in flight are joined and paid once."""
+
+    def __init__(self, store: CompletionStore, meter: Meter, breaker: Breaker, interrupted: Callable[[], None]) -> None:
+        self._store = store
+        self._meter = meter
+        self._breaker = breaker
+        self._interrupted = interrupted
+        self._in_flight: dict[str, Future[Completion]] = {}
+        self._lock = threading.Lock()
+
+    def call(self, lm: LM, request: Request, *, role: Role, sample: int, address: tuple[int | str, ...]) -> Completion:
+        """The reply to a request: a saved one, one that another thread is waiting for, or a new one.
+
+        Raises:
+            ModelError: the call failed after the model's own retries.
+            ModelsDownError: too many calls failed in a row.
+            BudgetSpentError: the call's bound does not fit in what is left.
+        """
+        key = call_key(lm, request, sample, address)
+        saved = self._store.completion(key)
+        if saved is not None:
+            return saved
+        with self._lock:
+            other = self._in_flight.get(key)
+            mine: Future[Completion] = Future()
+            if other is None:
+                self._in_flight[key] = mine
+        if other is not None:
+            return other.result()
+        try:
+            completion = self._store.completion(key) or self._pay(key, lm, request, role)
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(completion)
+            return completion
+        finally:
+            with self._lock:
+                del self._in_flight[key]
+
+    def _pay(self, key: str, lm: LM, request: Request, role: Role) -> Completion:
+        info = lm.describe()
+        self._interrupted()
+        self._breaker.check(role)
+        bound = call_bound(info, request)
+        self._meter.reserve(bound)
+        spent = Usage()
+        try:
+            call_id = uuid.uuid4().hex
+            self._store.begin_call(call_id, role, info.name, bound)
+            started = time.perf_counter()
+            try:
+                completion = lm.complete(request)
+            except ModelError as error:
+                spent = Usage(calls=1)
+                self._store.end_call(call_id, spent, time.perf_counter() - started, 1, error.kind)
+                self._breaker.failure(role, info.name, error)
+                raise
+            spent = completion.usage
+            self._store.save_completion(key, completion, role, time.perf_counter() - started, call_id)
+            self._breaker.success(role)
+            return completion
+        finally:
+            self._meter.settle(bound, spent)

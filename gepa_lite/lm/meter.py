@@ -1,0 +1,86 @@
+"""The hard guard of the budget: a call is sent only if its worst case fits in what is left (design decision 7)."""
+
+from __future__ import annotations
+
+import threading
+
+from gepa_lite.core.budget import Budget
+from gepa_lite.core.call import Usage
+from gepa_lite.errors import BudgetSpentError
+from gepa_lite.lm.protocol import LMInfo, Request
+
+_TOKENS_PER_MESSAGE = 16
+"""Room for a chat template's role marks around each message."""
+
+
+def call_bound(info: LMInfo, request: Request) -> Usage:
+    """The most that one call can consume.
+
+    A byte-level tokenizer never makes more tokens than the text has UTF-8 bytes, so the bytes bound the input; ``max_tokens`` bounds the reply.
+    """
+    texts = [message["content"] for message in request.messages]
+    size = sum(len(text.encode("utf-8", "surrogatepass")) + _TOKENS_PER_MESSAGE for text in texts)
+    if request.json_schema is not None:
+        size += len(str(request.json_schema))
+    usd = None
+    if info.usd_per_input_token is not None and info.usd_per_output_token is not None:
+        usd = size * info.usd_per_input_token + request.params.max_tokens * info.usd_per_output_token
+    return Usage(1, size, request.params.max_tokens, usd)
+
+
+class Meter:
+    """Holds tokens and dollars to the budget at any concurrency.
+
+    A call whose bound does not fit waits while calls in flight may still give back what they reserved and did not use; when none is in flight, it is refused.
+
+    Args:
+        budget: the bounds; only ``tokens`` and ``usd`` are held here.
+        spent: what earlier sessions paid, their crash losses included.
+    """
+
+    def __init__(self, budget: Budget, spent: Usage) -> None:
+        self._tokens = budget.tokens
+        self._usd = budget.usd
+        self._spent = spent
+        self._reserved_tokens = 0
+        self._reserved_usd = 0.0
+        self._flying = 0
+        self._changed = threading.Condition()
+
+    @property
+    def spent(self) -> Usage:
+        """Paid so far, earlier sessions included."""
+        with self._changed:
+            return self._spent
+
+    def reserve(self, bound: Usage) -> None:
+        """Wait until the bound fits, and hold it.
+
+        Raises:
+            BudgetSpentError: it does not fit and no call in flight can make room.
+        """
+        with self._changed:
+            while (lacking := self._lacking(bound)) is not None:
+                if not self._flying:
+                    raise BudgetSpentError(lacking)
+                self._changed.wait()
+            self._flying += 1
+            self._reserved_tokens += bound.tokens
+            self._reserved_usd += bound.usd or 0.0
+
+    def settle(self, bound: Usage, spent: Usage) -> None:
+        """Give back what was held and book what was consumed."""
+        with self._changed:
+            self._flying -= 1
+            self._reserved_tokens -= bound.tokens
+            self._reserved_usd -= bound.usd or 0.0
+            self._spent = self._spent + spent
+            self._changed.notify_all()
+
+    def _lacking(self, bound: Usage) -> str | None:
+        if self._tokens is not None and self._spent.tokens + self._reserved_tokens + bound.tokens > self._tokens:
+            return f"{self._tokens - self._spent.tokens:,} of {self._tokens:,} tokens are left; the next call may take {bound.tokens:,}"
+        if self._usd is not None and (self._spent.usd or 0.0) + self._reserved_usd + (bound.usd or 0.0) > self._usd + 1e-12:
+            left = self._usd - (self._spent.usd or 0.0)
+            return f"{left:.4f} of {self._usd:.2f} USD are left; the next call may take {bound.usd or 0.0:.4f}"
+        return None

@@ -1,0 +1,62 @@
+"""What the loop asks of the world. It imports none of it: no clock, file, socket, thread or logger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from gepa_lite.core.call import Message
+from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.events import Event
+from gepa_lite.core.rollout import Rollout
+from gepa_lite.lm.protocol import Completion
+from gepa_lite.optimize.state import RunState
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFacts:
+    """What the reflection model is told of the program.
+
+    Attributes:
+        purpose: the program's docstring.
+        signatures: each module's inputs and outputs in words, by path.
+    """
+
+    purpose: str
+    signatures: Mapping[str, str]
+
+
+class Ports(Protocol):
+    """The loop's way to the world."""
+
+    def evaluate(self, candidate: Candidate, example_ids: Sequence[str], *, sample: int, priority: tuple[int, ...]) -> Sequence[Rollout]:
+        """Rollouts in the order of the ids; those already on disk are not paid again. Smaller priorities are served first.
+
+        Raises:
+            RunError: the run can't go on.
+        """
+        ...
+
+    def reflect(self, messages: tuple[Message, ...], *, address: tuple[int, ...]) -> Completion:
+        """Ask the reflection model. ``address`` names the proposal: the same one gets the same answer on a resume.
+
+        Raises:
+            ModelError: no reply after retries.
+            RunError: the run can't go on.
+        """
+        ...
+
+    def gather(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        """Run tasks at once and return their results in order; the first exception is raised when all have ended."""
+        ...
+
+    def commit(self, events: Sequence[Event], state: RunState) -> None:
+        """Make events durable, all or none, and tell who listens. ``state`` is the state after them."""
+        ...
+
+    def elapsed(self) -> float:
+        """Seconds of this run so far, over all its sessions."""
+        ...

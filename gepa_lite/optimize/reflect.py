@@ -1,0 +1,171 @@
+"""What the reflection model is shown: the module's prompt, its own calls and the feedback, cut to a stated budget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
+
+from gepa_lite.core.call import Call, Message
+from gepa_lite.core.ids import jsonable
+from gepa_lite.core.rollout import Rollout
+from gepa_lite.core.seeds import stream
+from gepa_lite.errors import UsageError
+
+CHARACTERS_PER_TOKEN = 4
+"""A rule of thumb for English; estimates only steer what is shown, never the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionLimits:
+    """How much the reflection prompt may show.
+
+    Attributes:
+        examples: rollouts shown at most.
+        value_chars: characters of one field's value, reply or feedback; longer ones are cut in the middle.
+        tokens: estimated tokens of the whole prompt; examples are dropped from the end, then values are halved, until it fits.
+    """
+
+    examples: int = 8
+    value_chars: int = 2_000
+    tokens: int = 12_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One rollout as the reflection model sees it: one call of the module, and the words on the rollout."""
+
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    reply: str
+    error: str | None
+    feedback: str
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is rewritten: a module of the program, its signature in words, its current text, and what the program is for."""
+
+    module: str
+    signature: str
+    prompt: str
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionPrompt:
+    """The messages, and how they were cut: ``examples``, ``dropped_examples``, ``shortened_values``, ``tokens`` (estimated)."""
+
+    messages: tuple[Message, ...]
+    shown: Mapping[str, int]
+
+
+def lessons_of(module: str, rollouts: Sequence[Rollout], seed: int, address: tuple[int, ...]) -> list[Lesson]:
+    """One lesson for each rollout in which the module ran.
+
+    Where it ran several times, a call whose reply could not be used is preferred; among the rest one is drawn (papers: GEPA §1.6).
+    """
+    lessons = []
+    for rollout in rollouts:
+        calls = rollout.trace.of(module)
+        if not calls or rollout.feedback is None:
+            continue
+        failed = [call for call in calls if call.error is not None]
+        draw = stream(seed, "call", *address, rollout.key.example_id)
+        lessons.append(_lesson(module, draw.choice(failed or list(calls)), rollout))
+    return lessons
+
+
+def _lesson(module: str, call: Call, rollout: Rollout) -> Lesson:
+    assert rollout.feedback is not None
+    words = rollout.feedback.for_module(module) or f"score {rollout.feedback.score:g}"
+    return Lesson(call.inputs, call.outputs or {}, call.reply, call.error, words, rollout.feedback.score)
+
+
+def reflection_prompt(template: str | None, subject: Subject, lessons: Sequence[Lesson], limits: ReflectionLimits) -> ReflectionPrompt:
+    """Render the reflection prompt within its limits.
+
+    Args:
+        template: a Jinja2 text of the user's, or None for ours. It gets ``module``, ``signature``, ``prompt``, ``purpose`` and ``lessons`` as data.
+        subject: what is rewritten.
+        lessons: at least one.
+        limits: how much may be shown.
+
+    Raises:
+        UsageError: the user's template does not render.
+    """
+    kept = list(lessons[: limits.examples])
+    chars = limits.value_chars
+    while True:
+        shortened, cut = _shorten(kept, chars)
+        text = _render(template, subject, shortened)
+        tokens = -(-len(text) // CHARACTERS_PER_TOKEN)
+        if tokens <= limits.tokens or (len(kept) == 1 and chars <= 100):
+            shown = {"examples": len(kept), "dropped_examples": len(lessons) - len(kept), "shortened_values": cut, "tokens": tokens}
+            return ReflectionPrompt(({"role": "user", "content": text},), shown)
+        if len(kept) > 1:
+            kept.pop()
+        else:
+            chars //= 2
+
+
+def _shorten(lessons: Sequence[Lesson], chars: int) -> tuple[list[Lesson], int]:
+    count = 0
+
+    def cut(value: Any) -> str:
+        nonlocal count
+        text = value if isinstance(value, str) else json.dumps(jsonable(value), ensure_ascii=False)
+        if len(text) <= chars:
+            return text
+        count += 1
+        half = chars // 2
+        return f"{text[:half]} [... {len(text) - 2 * half} characters left out ...] {text[-half:]}"
+
+    shortened = [
+        replace(
+            lesson,
+            inputs={name: cut(value) for name, value in lesson.inputs.items()},
+            outputs={name: cut(value) for name, value in lesson.outputs.items()},
+            reply=cut(lesson.reply),
+            error=None if lesson.error is None else cut(lesson.error),
+            feedback=cut(lesson.feedback),
+        )
+        for lesson in lessons
+    ]
+    return shortened, count
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("gepa_lite.optimize"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+    )
+
+
+def _render(template: str | None, subject: Subject, lessons: Sequence[Lesson]) -> str:
+    values = {
+        "module": subject.module,
+        "signature": subject.signature,
+        "prompt": subject.prompt,
+        "purpose": subject.purpose,
+        "lessons": lessons,
+    }
+    environment = _environment()
+    if template is None:
+        return environment.get_template("reflect.j2").render(values).strip()
+    try:
+        return environment.from_string(template).render(values).strip()
+    except TemplateError as error:
+        raise UsageError(
+            f"Search(reflection_template=...) does not render: {error}. It may use module, signature, prompt, purpose and lessons "
+            f"(each with inputs, outputs, reply, error, feedback, score)."
+        ) from None

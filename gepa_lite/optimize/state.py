@@ -1,0 +1,190 @@
+"""The state of a search: a fold over its events. ``apply`` is pure; resume is replay (design decision 1)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gepa_lite.core.append_only import Log, Rows, Seen
+from gepa_lite.core.budget import Budget, Spend
+from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.events import BudgetChanged, Event, Proposed, RunStarted, SeedValidated, StepEnded, Stopped, Tested, Validated
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A candidate in the pool.
+
+    Attributes:
+        index: its place in the pool; the seed is 0.
+        candidate: its texts.
+        parents: indices of its parents; empty for the seed.
+        step: the step that made it; -1 for the seed.
+        mean: mean value on the validation set, None while a cell is missing: then it is neither on the front nor a parent.
+    """
+
+    index: int
+    candidate: Candidate
+    parents: tuple[int, ...]
+    step: int
+    mean: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The dearest rollout and reflection so far, in tokens and dollars: what the next step's worst case is reckoned from."""
+
+    rollout_tokens: float = 0.0
+    rollout_usd: float = 0.0
+    reflection_tokens: float = 0.0
+    reflection_usd: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunState:
+    """Everything a search decides by.
+
+    Attributes:
+        started: the run's first event, None before it.
+        pool: the candidates, the seed first.
+        table: values on the validation set, shape (candidates, examples); missing is NaN.
+        pointers: for each candidate the place in ``rotation`` of the module it is improved in next.
+        rotation: module paths that ran in the seed's validation, in order of declaration.
+        next_step: index of the next step.
+        spend: logical cost.
+        costs: what rollouts and reflections have cost at most.
+        paid_rollouts: (candidate id, example id) of training rollouts already charged.
+        seen: ids of the candidates in the pool.
+        unusable_row: proposals in a row whose reflection gave no usable text.
+        skipped_row: proposals in a row that had nothing to learn from.
+        void_row: proposals in a row that lost a rollout or the reflection to an outage.
+        proposals: all proposals so far, in order.
+        stopped: why the search ended, None while it goes on.
+        tested: the test's outcome, None before it.
+        budget: the bounds in force.
+    """
+
+    started: RunStarted | None = None
+    pool: Log[Member] = field(default_factory=Log)
+    table: Rows = field(default_factory=lambda: Rows(0))
+    pointers: tuple[int, ...] = ()
+    rotation: tuple[str, ...] = ()
+    next_step: int = 0
+    spend: Spend = field(default_factory=Spend)
+    costs: Costs = field(default_factory=Costs)
+    paid_rollouts: Seen[tuple[str, str]] = field(default_factory=Seen)
+    seen: Seen[str] = field(default_factory=Seen)
+    unusable_row: int = 0
+    skipped_row: int = 0
+    void_row: int = 0
+    proposals: Log[Proposed] = field(default_factory=Log)
+    stopped: Stopped | None = None
+    tested: Tested | None = None
+    budget: Budget = field(default_factory=Budget)
+
+    @property
+    def seed_validated(self) -> bool:
+        """Whether the seed is in the pool."""
+        return len(self.pool) > 0
+
+    @property
+    def best(self) -> Member:
+        """The member with the highest mean; the first of equal ones. The seed where nothing is validated."""
+        valid = [member for member in self.pool if member.mean is not None]
+        return max(valid, key=lambda member: (member.mean, -member.index), default=self.pool[0])
+
+    def apply(self, event: Event) -> RunState:
+        """The state after an event; this one is unchanged."""
+        match event:
+            case RunStarted():
+                return dataclasses.replace(self, started=event, table=Rows(len(event.validation_ids)), budget=event.budget)
+            case SeedValidated():
+                return self._after_seed(event)
+            case Proposed():
+                return self._after_proposal(event)
+            case Validated():
+                parent = self.pool[event.parents[0]]
+                pointer = max(self.pointers[index] for index in event.parents)
+                return self._join(parent.candidate.replace(event.texts), event.parents, event.step, event.values, pointer, event.spend)
+            case StepEnded():
+                return dataclasses.replace(self, next_step=event.step + 1)
+            case Stopped():
+                return dataclasses.replace(self, stopped=event)
+            case BudgetChanged():
+                stopped = None if self.stopped is not None and self.stopped.code == "budget" else self.stopped
+                return dataclasses.replace(self, budget=event.budget, stopped=stopped)
+            case Tested():
+                return dataclasses.replace(self, tested=event, spend=self.spend + event.spend)
+
+    def _after_seed(self, event: SeedValidated) -> RunState:
+        assert self.started is not None
+        rotation = tuple(path for path in self.started.texts if path not in event.idle_modules)
+        state = dataclasses.replace(self, rotation=rotation)
+        return state._join(Candidate(self.started.texts), (), -1, event.values, 0, event.spend)
+
+    def _after_proposal(self, event: Proposed) -> RunState:
+        parent = self.pool[event.parent]
+        child_id = "" if event.text is None else parent.candidate.replace({event.module: event.text}).id
+        judged = ((parent.candidate.id, event.before), (child_id, event.after))
+        charged = [(owner, ex) for owner, row in judged for ex, value in zip(event.example_ids, row, strict=False) if value is not None]
+        place = self.rotation.index(event.module) if event.module in self.rotation else self.pointers[event.parent]
+        pointers = (*self.pointers[: event.parent], (place + 1) % len(self.rotation), *self.pointers[event.parent + 1 :])
+        usable = event.status in ("accepted", "rejected") and bool(event.after)
+        return dataclasses.replace(
+            self,
+            pointers=pointers,
+            paid_rollouts=self.paid_rollouts.add(charged),
+            unusable_row=0 if usable else self.unusable_row + (event.status == "rejected"),
+            skipped_row=self.skipped_row + 1 if event.status == "skipped" else 0,
+            void_row=self.void_row + 1 if event.status == "void" else 0,
+            proposals=self.proposals.append(event),
+            spend=self.spend + event.spend,
+            costs=self._dearer(event.spend),
+        )
+
+    def _join(
+        self, candidate: Candidate, parents: tuple[int, ...], step: int, values: Sequence[float | None], pointer: int, spend: Spend
+    ) -> RunState:
+        member = Member(len(self.pool), candidate, parents, step, mean_of(values))
+        return dataclasses.replace(
+            self,
+            pool=self.pool.append(member),
+            table=self.table.append(values),
+            pointers=(*self.pointers, pointer),
+            seen=self.seen.add([candidate.id]),
+            spend=self.spend + spend,
+            costs=self._dearer(spend),
+        )
+
+    def _dearer(self, spend: Spend) -> Costs:
+        costs = self.costs
+        if spend.rollouts:
+            work = spend.task + spend.judge
+            costs = dataclasses.replace(
+                costs,
+                rollout_tokens=max(costs.rollout_tokens, work.tokens / spend.rollouts),
+                rollout_usd=max(costs.rollout_usd, (work.usd or 0.0) / spend.rollouts),
+            )
+        if spend.reflection.calls:
+            costs = dataclasses.replace(
+                costs,
+                reflection_tokens=max(costs.reflection_tokens, spend.reflection.tokens),
+                reflection_usd=max(costs.reflection_usd, spend.reflection.usd or 0.0),
+            )
+        return costs
+
+
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """The mean, exactly rounded so that equal multisets have equal means; None if a cell is missing."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def replay(events: Iterable[Event]) -> RunState:
+    """The state after a log of events."""
+    state = RunState()
+    for event in events:
+        state = state.apply(event)
+    return state

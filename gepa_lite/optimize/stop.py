@@ -1,0 +1,60 @@
+"""When the search ends. A step is admitted if what is committed and its own worst case fit in the budget (design decision 7)."""
+
+from __future__ import annotations
+
+from gepa_lite.core.events import Stopped
+from gepa_lite.optimize.plan import StepPlan
+from gepa_lite.optimize.search import Search
+from gepa_lite.optimize.state import RunState
+
+UNUSABLE_IN_A_ROW = 10
+"""Replies in a row without a usable prompt that end the search."""
+
+
+def why_stop(state: RunState, plan: StepPlan, search: Search, elapsed: float) -> Stopped | None:
+    """Why the next step may not be taken, or None.
+
+    Args:
+        state: as committed.
+        plan: the next step.
+        search: the rules.
+        elapsed: seconds of the run so far.
+    """
+    assert state.started is not None
+    if state.best.mean is not None and state.best.mean >= search.objective.best:
+        return Stopped("perfect", "the best candidate has the best possible score on every validation example")
+    if state.unusable_row >= UNUSABLE_IN_A_ROW:
+        reasons = sorted({p.reason for p in state.proposals[-UNUSABLE_IN_A_ROW:]})
+        return Stopped(
+            "reflection", f"the reflection model gave no usable prompt {UNUSABLE_IN_A_ROW} times in a row: {'; '.join(reasons[:3])}"
+        )
+    epoch = -(-len(state.started.train_ids) // search.minibatch)
+    if state.skipped_row >= max(20, 2 * epoch):
+        return Stopped(
+            "nothing_to_learn", f"the last {state.skipped_row} minibatches were all perfect: the training examples teach nothing more"
+        )
+    return _budget(state, plan, elapsed)
+
+
+def _budget(state: RunState, plan: StepPlan, elapsed: float) -> Stopped | None:
+    assert state.started is not None
+    budget, spend, costs = state.budget, state.spend, state.costs
+    tests = 2 * len(state.started.test_ids)
+    for_test = f" and the test set's {tests}" if tests else ""
+    if budget.rollouts is not None and spend.rollouts + plan.rollouts + tests > budget.rollouts:
+        left = budget.rollouts - spend.rollouts
+        return Stopped("budget", f"{left:,} of {budget.rollouts:,} rollouts are left; one more step may take {plan.rollouts:,}{for_test}")
+    if budget.proposals is not None and spend.proposals + plan.fan > budget.proposals:
+        return Stopped("budget", f"{spend.proposals:,} of {budget.proposals:,} proposals are made")
+    if budget.seconds is not None and elapsed >= budget.seconds:
+        return Stopped("budget", f"{elapsed:,.0f} of {budget.seconds:,.0f} seconds are over")
+    rollouts = plan.rollouts + tests
+    tokens = rollouts * costs.rollout_tokens + plan.fan * costs.reflection_tokens
+    if budget.tokens is not None and spend.tokens + tokens > budget.tokens:
+        left = budget.tokens - spend.tokens
+        return Stopped("budget", f"{left:,} of {budget.tokens:,} tokens are left; one more step{for_test} may take {tokens:,.0f}")
+    usd = rollouts * costs.rollout_usd + plan.fan * costs.reflection_usd
+    if budget.usd is not None and (spend.usd or 0.0) + usd > budget.usd:
+        left_usd = budget.usd - (spend.usd or 0.0)
+        return Stopped("budget", f"{left_usd:.4f} of {budget.usd:.2f} USD are left; one more step{for_test} may take {usd:.4f}")
+    return None

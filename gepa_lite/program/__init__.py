@@ -1,0 +1,1 @@
+"""Declare a program of named modules, and run it with a trace."""

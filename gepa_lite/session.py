@@ -1,0 +1,387 @@
+"""The wiring: builds the parts of a run from options, and gives the loop its ports. The only place that knows them all."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from gepa_lite.core.budget import Budget, Role
+from gepa_lite.core.call import Message, Usage
+from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.events import BudgetChanged, Event, RunStarted, Tested
+from gepa_lite.core.example import Example
+from gepa_lite.core.feedback import Objective
+from gepa_lite.core.rollout import Rollout
+from gepa_lite.errors import BudgetSpentError, RunError, UsageError
+from gepa_lite.evaluate.evaluator import Evaluator
+from gepa_lite.evaluate.judge import Judge
+from gepa_lite.evaluate.rollout import RolloutRunner
+from gepa_lite.executors.threads import ThreadExecutor
+from gepa_lite.lm.breaker import Breaker
+from gepa_lite.lm.client import ModelClient
+from gepa_lite.lm.meter import Meter
+from gepa_lite.lm.protocol import LM, Completion, Params, Request
+from gepa_lite.optimize.loop import VALIDATION_LATER, search_loop
+from gepa_lite.optimize.ports import ProgramFacts
+from gepa_lite.optimize.propose import spend_of, values_of
+from gepa_lite.optimize.search import Search
+from gepa_lite.optimize.state import RunState, replay
+from gepa_lite.program.program import Program
+from gepa_lite.program.render import describe_inputs_outputs
+from gepa_lite.store.memory import MemoryStore
+from gepa_lite.store.protocol import Store
+
+T = TypeVar("T")
+
+
+class InterruptedRunError(RunError):
+    """Ctrl-C: no new work is taken; what was running is finished and kept."""
+
+
+class Observer(Protocol):
+    """Who listens to a run. Called on the run's threads; an exception in it ends the run."""
+
+    def on_event(self, event: Event, state: RunState) -> None:
+        """An event was committed; ``state`` is the state after its step."""
+        ...
+
+    def on_rollout(self, rollout: Rollout, saved: bool) -> None:
+        """A rollout ended; ``saved`` if it came from disk at no cost. Called from worker threads."""
+        ...
+
+    def on_notice(self, text: str) -> None:
+        """Something a person should know."""
+        ...
+
+    def close(self) -> None:
+        """The session is over, also by an error; may be called twice."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What is run.
+
+    Attributes:
+        program: with the seed prompts.
+        train: examples to learn from.
+        validation: examples that candidates are compared on.
+        test: sealed examples, scored once for seed and winner; may be empty.
+        judge: the feedback function.
+        reflection_lm: who rewrites.
+        budget: the bounds.
+        search: the rules.
+        workers: rollouts at once.
+    """
+
+    program: Program
+    train: Sequence[Example]
+    validation: Sequence[Example]
+    test: Sequence[Example]
+    judge: Judge
+    reflection_lm: LM
+    budget: Budget
+    search: Search
+    workers: int
+
+    def settings(self) -> Mapping[str, Any]:
+        """What fixes the run's course, as JSON types; a resume must agree on it."""
+        return {
+            "search": self.search.fingerprint(),
+            "program": self.program.fingerprint,
+            "feedback": self.judge.fingerprint,
+            "task_models": {path: _model_name(lm) for path, lm in self.program.models.items()},
+            "reflection_model": _model_name(self.reflection_lm),
+        }
+
+    def with_budget(self, budget: Budget) -> RunSpec:
+        """The same run under another budget."""
+        return dataclasses.replace(self, budget=budget)
+
+    def least_rollouts(self) -> int:
+        """Rollouts of the smallest run that can do anything: the seed's validation, one accepted step, and the test set for seed and winner."""
+        minibatch = min(self.search.minibatch, len(self.train))
+        return 2 * len(self.validation) + 2 * minibatch * self.search.fan + 2 * len(self.test)
+
+    def started(self) -> RunStarted:
+        """The run's first event."""
+        return RunStarted(
+            self.settings(),
+            self.program.prompts,
+            tuple(example.id for example in self.train),
+            tuple(example.id for example in self.validation),
+            tuple(example.id for example in self.test),
+            self.budget,
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a session of a run ended.
+
+    Attributes:
+        state: all committed events, folded.
+        interrupted: True after Ctrl-C.
+        paid: consumed by model calls that were really sent, over all sessions, crash losses included.
+        seconds: wall time over all sessions.
+        seconds_by_role: time within model calls.
+        notices: what a person should know.
+    """
+
+    state: RunState
+    interrupted: bool
+    paid: Usage
+    seconds: float
+    seconds_by_role: Mapping[Role, float]
+    notices: tuple[str, ...] = ()
+
+
+def _model_name(lm: LM) -> str:
+    info = lm.describe()
+    return f"{info.name} at {info.endpoint}" if info.endpoint else info.name
+
+
+class Interrupt:
+    """Ctrl-C once: no new work. Twice: stop now."""
+
+    def __init__(self) -> None:
+        self._flag = threading.Event()
+
+    def check(self) -> None:
+        """Raise if work may not be taken any more."""
+        if self._flag.is_set():
+            raise InterruptedRunError("interrupted")
+
+    @contextmanager
+    def on_signal(self, notice: Callable[[str], None]) -> Iterator[None]:
+        """Catch SIGINT within the block, where this is the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def handle(signum: int, frame: Any) -> None:
+            if self._flag.is_set():
+                raise KeyboardInterrupt
+            self._flag.set()
+            notice("Ctrl-C: finishing the calls in flight, then stopping. Press it again to stop now.")
+
+        before = signal.signal(signal.SIGINT, handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@dataclass
+class Session:
+    """One session of a run: from opening its store to its end. It implements the loop's ports.
+
+    Args:
+        spec: what is run.
+        store: where it is kept; the caller closes it.
+        observers: who listens.
+        keep_budget: a resumed run keeps its own budget, since the caller gave none.
+    """
+
+    spec: RunSpec
+    store: Store
+    observers: Sequence[Observer] = ()
+    keep_budget: bool = False
+    notices: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._started_at = time.monotonic()
+        self._earlier = self.store.seconds()
+        self._interrupt = Interrupt()
+        self._examples = {example.id: example for example in (*self.spec.train, *self.spec.validation, *self.spec.test)}
+        self._search = _fitted(self.spec.search, self.spec.reflection_lm)
+        self._proposers = ThreadPoolExecutor(max_workers=max(1, self.spec.search.fan), thread_name_prefix="gepa-lite-proposal")
+
+    def run(self) -> Outcome:
+        """Start or resume the run, search until it stops, score the test set.
+
+        Raises:
+            UsageError: the store holds a run of other settings.
+            RunError: the run can't go on; what was paid is kept.
+        """
+        state = self._begin()
+        interrupted = False
+        reason = "error"
+        wait = True
+        executor = ThreadExecutor(self.spec.workers)
+        meter = Meter(state.budget, self.store.paid().total)
+        self._client = ModelClient(self.store, meter, Breaker(), self._interrupt.check)
+        self._evaluator = Evaluator(self._runner, executor, self.store, self._interrupt.check, self._on_rollout)
+        try:
+            with self._interrupt.on_signal(self.notice):
+                try:
+                    state = search_loop(state, self._search, self._facts(), self)
+                    state = self._test(state)
+                    reason = state.stopped.code if state.stopped else "error"
+                except InterruptedRunError:
+                    interrupted, reason = True, "interrupted"
+                    state = replay(self.store.events())
+        except KeyboardInterrupt:
+            wait = False
+            raise
+        finally:
+            executor.close(wait)
+            self._proposers.shutdown(wait)
+            self.store.end_session(self.elapsed() - self._earlier, reason)
+        paid = self.store.paid()
+        return Outcome(state, interrupted, paid.total, self.elapsed(), paid.seconds, tuple(self.notices))
+
+    def notice(self, text: str) -> None:
+        """Tell who listens something a person should know, and keep it for the result."""
+        self.notices.append(text)
+        for observer in self.observers:
+            observer.on_notice(text)
+
+    def evaluate(self, candidate: Candidate, example_ids: Sequence[str], *, sample: int, priority: tuple[int, ...]) -> Sequence[Rollout]:
+        """See ``optimize.ports.Ports``."""
+        return self._evaluator.run(candidate, [self._examples[i] for i in example_ids], sample=sample, priority=priority)
+
+    def reflect(self, messages: tuple[Message, ...], *, address: tuple[int, ...]) -> Completion:
+        """See ``optimize.ports.Ports``."""
+        params = Params(max_tokens=self._search.reflection_tokens, temperature=self._search.reflection_temperature)
+        request = Request(messages, params)
+        return self._client.call(self.spec.reflection_lm, request, role="reflection", sample=0, address=("reflection", *address))
+
+    def gather(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        """See ``optimize.ports.Ports``."""
+        if len(tasks) == 1:
+            return [tasks[0]()]
+        futures = [self._proposers.submit(task) for task in tasks]
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        if errors:
+            raise errors[0]
+        return [future.result() for future in futures]
+
+    def commit(self, events: Sequence[Event], state: RunState) -> None:
+        """See ``optimize.ports.Ports``."""
+        self.store.commit(events)
+        for event in events:
+            for observer in self.observers:
+                observer.on_event(event, state)
+
+    def elapsed(self) -> float:
+        """See ``optimize.ports.Ports``."""
+        return self._earlier + time.monotonic() - self._started_at
+
+    def _begin(self) -> RunState:
+        spec, events = self.spec, self.store.events()
+        state = replay(events)
+        if state.started is None:
+            for split, examples in (("train", spec.train), ("validation", spec.validation), ("test", spec.test)):
+                self.store.save_examples(split, examples)
+            started = spec.started()
+            state = state.apply(started)
+            self._open_session()
+            self.commit([started], state)
+            return state
+        check_same_run(state.started, spec.started())
+        self._open_session()
+        if spec.budget != state.budget and not self.keep_budget:
+            changed = BudgetChanged(spec.budget)
+            state = state.apply(changed)
+            self.commit([changed], state)
+        return state
+
+    def _open_session(self) -> None:
+        self.store.begin_session({"workers": self.spec.workers})
+
+    def _runner(self, candidate: Candidate) -> RolloutRunner:
+        spec = self.spec
+        return RolloutRunner(spec.program.with_prompts(candidate.texts), spec.judge, spec.search.objective, self._client.call)
+
+    def _facts(self) -> ProgramFacts:
+        modules = self.spec.program.modules
+        purpose = " ".join((type(self.spec.program).__doc__ or "").split())
+        return ProgramFacts(purpose, {path: describe_inputs_outputs(module.signature) for path, module in modules.items()})
+
+    def _test(self, state: RunState) -> RunState:
+        """Score the sealed test set for seed and winner, once."""
+        ids = [example.id for example in self.spec.test]
+        if not ids or state.tested is not None or not state.seed_validated:
+            return state
+        winner = state.best
+        try:
+            seed_rollouts = self.evaluate(state.pool[0].candidate, ids, sample=0, priority=(VALIDATION_LATER,))
+            same = winner.index == 0
+            winner_rollouts = seed_rollouts if same else self.evaluate(winner.candidate, ids, sample=0, priority=(VALIDATION_LATER,))
+        except BudgetSpentError as error:
+            self.notice(f"The budget ran out within the test set ({error}): resume with a larger one to finish it.")
+            return state
+        spend = spend_of(seed_rollouts if same else (*seed_rollouts, *winner_rollouts))
+        event = Tested(winner.index, values_of(seed_rollouts), values_of(winner_rollouts), spend)
+        state = state.apply(event)
+        self.commit([event], state)
+        return state
+
+    def _on_rollout(self, rollout: Rollout, saved: bool) -> None:
+        for observer in self.observers:
+            observer.on_rollout(rollout, saved)
+
+
+def check_same_run(before: RunStarted, now: RunStarted) -> None:
+    """Refuse to resume a run under other settings.
+
+    Raises:
+        UsageError: names each setting that differs.
+    """
+    problems = [
+        f"{key} was {_short(before.settings.get(key))} and is {_short(now.settings.get(key))}"
+        for key in now.settings
+        if before.settings.get(key) != now.settings.get(key)
+    ]
+    problems += [f"the seed prompt of {path!r} has changed" for path in now.texts if before.texts.get(path) != now.texts[path]]
+    for name in ("train_ids", "validation_ids", "test_ids"):
+        if getattr(before, name) != getattr(now, name):
+            problems.append(
+                f"the {name.removesuffix('_ids')} set has changed ({len(getattr(before, name))} examples then, {len(getattr(now, name))} now)"
+            )
+    if problems:
+        raise UsageError(f"this run was started with other settings: {'; '.join(problems)}. Use another run name, or restore them.")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _fitted(search: Search, lm: LM) -> Search:
+    """The rules with reflection's token limits cut to the model's context window, where it is known."""
+    window = lm.describe().context_window
+    if window is None:
+        return search
+    reply = min(search.reflection_tokens, window // 3)
+    room = int(0.8 * (window - reply))
+    limits = dataclasses.replace(search.reflection_limits, tokens=min(search.reflection_limits.tokens, room))
+    return dataclasses.replace(search, reflection_tokens=reply, reflection_limits=limits)
+
+
+def evaluate_once(program: Program, examples: Sequence[Example], judge: Judge, objective: Objective, workers: int) -> list[Rollout]:
+    """Rollouts of a program as it stands, in the order of the examples; kept nowhere."""
+    executor = ThreadExecutor(workers)
+    store = MemoryStore()
+    client = ModelClient(store, Meter(Budget(), Usage()), Breaker(), _never)
+
+    def runner(candidate: Candidate) -> RolloutRunner:
+        return RolloutRunner(program, judge, objective, client.call)
+
+    try:
+        evaluator = Evaluator(runner, executor, store, _never, lambda rollout, saved: None)
+        return evaluator.run(Candidate(program.prompts), examples)
+    finally:
+        executor.close()
+
+
+def _never() -> None:
+    """Nothing interrupts an evaluation but KeyboardInterrupt itself."""

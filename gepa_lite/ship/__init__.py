@@ -1,0 +1,1 @@
+"""What leaves a run: the result, and the bundle of prompts with its evidence."""
