@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gepa_lite.core.feedback import Feedback, Objective
     from gepa_lite.errors import GepaLiteError, ModelError, RolloutError, RunError, UsageError
     from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
-    from gepa_lite.optimize.reflect import ReflectionLimits
-    from gepa_lite.optimize.search import Search
+    from gepa_lite.search.reflect import ReflectionLimits
+    from gepa_lite.search.search import Search
     from gepa_lite.program.module import Module
     from gepa_lite.program.outputs import Outputs
     from gepa_lite.program.program import Program
@@ -45,12 +45,12 @@ _HOMES = {
     "Params": "lm.protocol",
     "Program": "program.program",
     "Prompts": "bundle",
-    "ReflectionLimits": "optimize.reflect",
+    "ReflectionLimits": "search.reflect",
     "Request": "lm.protocol",
     "Result": "ship.result",
     "RolloutError": "errors",
     "RunError": "errors",
-    "Search": "optimize.search",
+    "Search": "search.search",
     "Signature": "program.signature",
     "Trace": "core.call",
     "Usage": "core.call",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,14 +16,15 @@ from gepa_lite.core.rollout import Rollout
 from gepa_lite.core.seeds import stream
 from gepa_lite.data import load_rows
 from gepa_lite.errors import ModelsDownError, UsageError
-from gepa_lite.evaluate.judge import FeedbackFunction, Judge
+from gepa_lite.rollouts.judge import FeedbackFunction, Judge
 from gepa_lite.insight.progress import CallbackObserver, Progress
 from gepa_lite.lm.protocol import LM
 from gepa_lite.lm.resolve import LMSpec, check_lm
-from gepa_lite.optimize.search import Search
-from gepa_lite.optimize.verdict import mean_interval
+from gepa_lite.origin import ORIGIN_KEY, python_origin
+from gepa_lite.search.search import Search
+from gepa_lite.search.verdict import mean_interval
 from gepa_lite.program.program import Program
-from gepa_lite.session import Observer, Outcome, RunSpec, Session, evaluate_once
+from gepa_lite.session import InterruptedRunError, Observer, Outcome, RunSpec, Session, evaluate_once
 from gepa_lite.ship.result import Costs, Result, make_result
 from gepa_lite.store.folders import run_folder
 from gepa_lite.store.run_store import RunStore
@@ -111,7 +112,8 @@ def optimize(
     observers: list[Observer] = [] if on_event is None else [CallbackObserver(on_event)]
     if os.environ.get("GEPA_LITE_PROGRESS", "1") != "0":
         observers.append(Progress(prepared.spec.search.objective))
-    return execute(prepared, run_folder(run, type(program).__name__), observers)
+    origin = python_origin(program, feedback, reflection_lm, prepared.spec.search, workers)
+    return execute(prepared, run_folder(run, type(program).__name__), observers, {ORIGIN_KEY: origin})
 
 
 @dataclass(frozen=True)
@@ -162,14 +164,24 @@ def prepare(
     return Prepared(spec, tuple(notices), budget is None)
 
 
-def execute(prepared: Prepared, folder: Path, observers: Sequence[Observer]) -> Result[Any]:
+def execute(prepared: Prepared, folder: Path, observers: Sequence[Observer], meta: Mapping[str, Any] | None = None) -> Result[Any]:
     """Run or resume a prepared run in a folder.
 
+    Args:
+        prepared: from ``prepare``.
+        folder: of the run, new or not.
+        observers: who listens; they are closed at the end.
+        meta: kept in the run by name, but for what an earlier session put there.
+
     Raises:
-        RunError: the run can't go on; what was paid is kept.
+        UsageError: the folder holds a run of other settings.
+        RunError: the run can't go on; what was paid is kept. ``InterruptedRunError`` after Ctrl-C before there is any result.
     """
     try:
         with open_store(folder) as store:
+            for key, value in (meta or {}).items():
+                if store.meta(key) is None:
+                    store.put_meta(key, value)
             session = Session(prepared.spec, store, observers, keep_budget=prepared.default_budget)
             for notice in prepared.notices:
                 session.notice(notice)
@@ -187,6 +199,8 @@ def open_store(folder: Path) -> RunStore:
 
 def result_of(spec: RunSpec, outcome: Outcome, folder: Path | None) -> Result[Any]:
     """The result of a session's outcome."""
+    if outcome.interrupted and not outcome.state.seed_validated:
+        raise InterruptedRunError("stopped before the seed's validation was complete: there is no result yet. What was paid is kept; resume it.")
     costs = Costs(outcome.state.spend, outcome.paid, outcome.seconds, outcome.seconds_by_role)
     return make_result(
         spec.program,

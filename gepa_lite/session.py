@@ -20,19 +20,19 @@ from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import BudgetSpentError, RunError, UsageError
-from gepa_lite.evaluate.evaluator import Evaluator
-from gepa_lite.evaluate.judge import Judge
-from gepa_lite.evaluate.rollout import RolloutRunner
+from gepa_lite.rollouts.evaluator import Evaluator
+from gepa_lite.rollouts.judge import Judge
+from gepa_lite.rollouts.rollout import RolloutRunner
 from gepa_lite.executors.threads import ThreadExecutor
 from gepa_lite.lm.breaker import Breaker
 from gepa_lite.lm.client import ModelClient
 from gepa_lite.lm.meter import Meter
 from gepa_lite.lm.protocol import LM, Completion, Params, Request
-from gepa_lite.optimize.loop import VALIDATION_LATER, search_loop
-from gepa_lite.optimize.ports import ProgramFacts
-from gepa_lite.optimize.propose import spend_of, values_of
-from gepa_lite.optimize.search import Search
-from gepa_lite.optimize.state import RunState, replay
+from gepa_lite.search.loop import VALIDATION_LATER, search_loop
+from gepa_lite.search.ports import ProgramFacts
+from gepa_lite.search.propose import spend_of, values_of
+from gepa_lite.search.search import Search
+from gepa_lite.search.state import RunState, replay
 from gepa_lite.program.program import Program
 from gepa_lite.program.render import describe_inputs_outputs
 from gepa_lite.store.memory import MemoryStore
@@ -245,17 +245,17 @@ class Session:
             observer.on_notice(text)
 
     def evaluate(self, candidate: Candidate, example_ids: Sequence[str], *, sample: int, priority: tuple[int, ...]) -> Sequence[Rollout]:
-        """See ``optimize.ports.Ports``."""
+        """See ``search.ports.Ports``."""
         return self._evaluator.run(candidate, [self._examples[i] for i in example_ids], sample=sample, priority=priority)
 
     def reflect(self, messages: tuple[Message, ...], *, address: tuple[int, ...]) -> Completion:
-        """See ``optimize.ports.Ports``."""
+        """See ``search.ports.Ports``."""
         params = Params(max_tokens=self._search.reflection_tokens, temperature=self._search.reflection_temperature)
         request = Request(messages, params)
         return self._client.call(self.spec.reflection_lm, request, role="reflection", sample=0, address=("reflection", *address))
 
     def gather(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
-        """See ``optimize.ports.Ports``."""
+        """See ``search.ports.Ports``."""
         if len(tasks) == 1:
             return [tasks[0]()]
         futures = [self._proposers.submit(task) for task in tasks]
@@ -265,14 +265,14 @@ class Session:
         return [future.result() for future in futures]
 
     def commit(self, events: Sequence[Event], state: RunState) -> None:
-        """See ``optimize.ports.Ports``."""
+        """See ``search.ports.Ports``."""
         self.store.commit(events)
         for event in events:
             for observer in self.observers:
                 observer.on_event(event, state)
 
     def elapsed(self) -> float:
-        """See ``optimize.ports.Ports``."""
+        """See ``search.ports.Ports``."""
         return self._earlier + time.monotonic() - self._started_at
 
     def _begin(self) -> RunState:

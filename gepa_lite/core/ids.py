@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import json
 import math
@@ -18,6 +19,8 @@ def jsonable(value: Any) -> Any:
     Dataclasses, pydantic models, mappings, sequences, sets (sorted), dates, numpy and enum scalars are taken; a value that has no plain form is
     represented by its type's name and ``str`` of it. Non-finite floats become the strings ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
     """
+    if isinstance(value, enum.Enum):
+        return jsonable(value.value)
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):

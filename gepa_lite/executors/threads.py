@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Rollout, RolloutKey
-from gepa_lite.evaluate.executor import RunRollout
+from gepa_lite.rollouts.executor import RunRollout
 
 
 class ThreadExecutor:

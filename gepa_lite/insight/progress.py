@@ -16,7 +16,7 @@ from rich.text import Text
 from gepa_lite.core.events import Event, Proposed, RunStarted, SeedValidated, Stopped, Tested, Validated
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout
-from gepa_lite.optimize.state import RunState
+from gepa_lite.search.state import RunState
 
 EventCallback = Callable[[Event], None]
 

@@ -14,7 +14,7 @@ from gepa_lite.errors import UsageError
 
 if TYPE_CHECKING:
     from gepa_lite.core.call import Usage
-    from gepa_lite.optimize.verdict import Comparison
+    from gepa_lite.search.verdict import Comparison
     from gepa_lite.ship.result import Result
 
 

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from gepa_lite.core.call import Usage
-from gepa_lite.optimize.verdict import Comparison
+from gepa_lite.search.verdict import Comparison
 from gepa_lite.ship.words import word_diff
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from gepa_lite.core.budget import ROLES, Role, Spend
 from gepa_lite.core.call import Usage
 from gepa_lite.core.feedback import Objective
 from gepa_lite.errors import UsageError
-from gepa_lite.optimize.front import prune
-from gepa_lite.optimize.plan import front_of
-from gepa_lite.optimize.state import Member, RunState
-from gepa_lite.optimize.verdict import Comparison, Verdict, compare, mean_interval, verdict_of
+from gepa_lite.search.front import prune
+from gepa_lite.search.plan import front_of
+from gepa_lite.search.state import Member, RunState
+from gepa_lite.search.verdict import Comparison, Verdict, compare, mean_interval, verdict_of
 from gepa_lite.program.program import Program
 from gepa_lite.ship.bundle import write_bundle
 from gepa_lite.ship.report_text import report_text

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gepa_lite.core.seeds import stream
-from gepa_lite.optimize.front import Front
-from gepa_lite.optimize.minibatch import epoch_minibatch
-from gepa_lite.optimize.search import Search
-from gepa_lite.optimize.select import SELECTORS
-from gepa_lite.optimize.state import Member, RunState
+from gepa_lite.search.front import Front
+from gepa_lite.search.minibatch import epoch_minibatch
+from gepa_lite.search.search import Search
+from gepa_lite.search.select import SELECTORS
+from gepa_lite.search.state import Member, RunState
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gepa_lite.core.events import Stopped
-from gepa_lite.optimize.plan import StepPlan
-from gepa_lite.optimize.search import Search
-from gepa_lite.optimize.state import RunState
+from gepa_lite.search.plan import StepPlan
+from gepa_lite.search.search import Search
+from gepa_lite.search.state import RunState
 
 UNUSABLE_IN_A_ROW = 10
 """Replies in a row without a usable prompt that end the search."""

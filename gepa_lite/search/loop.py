@@ -12,12 +12,12 @@ from functools import partial
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import Event, Proposed, SeedValidated, StepEnded, Stopped, Validated
 from gepa_lite.errors import BudgetSpentError, ModelsDownError, UsageError
-from gepa_lite.optimize.plan import StepPlan, plan_step
-from gepa_lite.optimize.ports import Ports, ProgramFacts
-from gepa_lite.optimize.propose import spend_of, take_slot, values_of
-from gepa_lite.optimize.search import Search
-from gepa_lite.optimize.state import RunState
-from gepa_lite.optimize.stop import why_stop
+from gepa_lite.search.plan import StepPlan, plan_step
+from gepa_lite.search.ports import Ports, ProgramFacts
+from gepa_lite.search.propose import spend_of, take_slot, values_of
+from gepa_lite.search.search import Search
+from gepa_lite.search.state import RunState
+from gepa_lite.search.stop import why_stop
 
 VOID_IN_A_ROW = 5
 """Proposals in a row lost to outages that end the session with an error; a resume goes on from there."""

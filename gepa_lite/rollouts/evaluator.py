@@ -9,7 +9,7 @@ from typing import Protocol
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Rollout, RolloutKey
-from gepa_lite.evaluate.executor import Executor, RunRollout
+from gepa_lite.rollouts.executor import Executor, RunRollout
 
 
 class RolloutStore(Protocol):

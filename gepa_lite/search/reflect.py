@@ -143,7 +143,7 @@ def _shorten(lessons: Sequence[Lesson], chars: int) -> tuple[list[Lesson], int]:
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=PackageLoader("gepa_lite.optimize"),
+        loader=PackageLoader("gepa_lite.search"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

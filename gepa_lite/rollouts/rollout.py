@@ -14,7 +14,7 @@ from gepa_lite.core.feedback import Feedback, Objective
 from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
 from gepa_lite.errors import ModelError, RolloutError
-from gepa_lite.evaluate.judge import Judge
+from gepa_lite.rollouts.judge import Judge
 from gepa_lite.lm.protocol import LM, Completion, Request
 from gepa_lite.program.program import Execution, Program
 

@@ -9,13 +9,13 @@ from gepa_lite.core.budget import Spend
 from gepa_lite.core.events import Proposed, ProposalStatus
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import ModelError
-from gepa_lite.optimize.accept import ACCEPTANCE
-from gepa_lite.optimize.plan import Slot
-from gepa_lite.optimize.ports import Ports, ProgramFacts
-from gepa_lite.optimize.reflect import Subject, lessons_of, reflection_prompt
-from gepa_lite.optimize.reply import UnusableReply, extract_prompt
-from gepa_lite.optimize.search import Search
-from gepa_lite.optimize.state import RunState
+from gepa_lite.search.accept import ACCEPTANCE
+from gepa_lite.search.plan import Slot
+from gepa_lite.search.ports import Ports, ProgramFacts
+from gepa_lite.search.reflect import Subject, lessons_of, reflection_prompt
+from gepa_lite.search.reply import UnusableReply, extract_prompt
+from gepa_lite.search.search import Search
+from gepa_lite.search.state import RunState
 from gepa_lite.program.contract import Contract
 
 MINIBATCH_FIRST = 0

@@ -10,9 +10,9 @@ from typing import Any
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.ids import jsonable, text_hash
 from gepa_lite.errors import UsageError
-from gepa_lite.optimize.accept import ACCEPTANCE
-from gepa_lite.optimize.reflect import ReflectionLimits
-from gepa_lite.optimize.select import SELECTORS
+from gepa_lite.search.accept import ACCEPTANCE
+from gepa_lite.search.reflect import ReflectionLimits
+from gepa_lite.search.select import SELECTORS
 
 
 @dataclass(frozen=True, slots=True)

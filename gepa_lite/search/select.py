@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gepa_lite.optimize.front import Front, prune
+from gepa_lite.search.front import Front, prune
 
 
 class Selector(Protocol):

@@ -11,7 +11,7 @@ from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import Event
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.lm.protocol import Completion
-from gepa_lite.optimize.state import RunState
+from gepa_lite.search.state import RunState
 
 T = TypeVar("T")
 

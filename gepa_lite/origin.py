@@ -1,0 +1,126 @@
+"""Where a run came from: what ``gepa-lite resume`` needs to build the same run again, or to say who can.
+
+An origin is kept in the run's meta under ``ORIGIN_KEY``. It decides nothing: whether a rebuilt run is the same one, ``session.check_same_run`` says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gepa_lite.core.ids import jsonable
+from gepa_lite.lm.resolve import LMSpec
+from gepa_lite.program.module import Module
+from gepa_lite.program.program import Program
+from gepa_lite.rollouts.judge import FeedbackFunction
+from gepa_lite.search.search import Search
+
+ORIGIN_KEY = "config"
+"""The meta entry that holds a run's origin."""
+
+# what Program itself keeps on an instance
+_OWN_ATTRIBUTES = frozenset({"_lm", "_lms", "_texts", "_opened", "_bindings"})
+_SECRET_NAME = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"\b(?:sk|pk|rk|ghp|hf|xai|gsk|AIza)[-_A-Za-z0-9]{12,}")
+
+
+def python_origin(
+    program: Program, feedback: FeedbackFunction | None, reflection_lm: LMSpec | None, search: Search, workers: int
+) -> dict[str, Any]:
+    """The origin of a run that a Python program started, as JSON types.
+
+    Args:
+        program: as it was given.
+        feedback: as it was given; None for the program's own method.
+        reflection_lm: as it was given; None for the program's model.
+        search: the rules.
+        workers: rollouts at once.
+
+    Returns:
+        ``program`` and ``feedback`` are ``module:name`` where that names the very object; ``obstacle`` says why the run can't be built
+        again from here, or is None; ``script``, ``module``, ``argv`` and ``folder`` say what was started.
+    """
+    main = sys.modules.get("__main__")
+    script, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    return {
+        "kind": "python",
+        "program": address_of(type(program)),
+        "lm": _named(vars(program).get("_lm")),
+        "prompts": dict(vars(program).get("_texts") or {}),
+        "feedback": None if feedback is None else address_of(feedback),
+        "reflection_lm": _named(reflection_lm),
+        "search": {item.name: jsonable(getattr(search, item.name)) for item in dataclasses.fields(search)},
+        "workers": workers,
+        "obstacle": _obstacle(program, feedback, reflection_lm),
+        "script": None if script is None else str(Path(script).absolute()),
+        "module": None if spec is None else spec.name,
+        "argv": without_secrets(sys.argv[1:]),
+        "folder": os.getcwd(),
+        "imports": list(dict.fromkeys([os.path.abspath(sys.path[0] if sys.path else ""), os.getcwd()])),
+    }
+
+
+def address_of(value: Any) -> str | None:
+    """``module:name`` of a class or function if another process finds the very object there, else None.
+
+    >>> address_of(Program)
+    'gepa_lite.program.program:Program'
+    >>> address_of(lambda example, output: 1.0) is None
+    True
+    """
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not module or not name or module == "__main__":
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{name}" if found is value else None
+
+
+def without_secrets(arguments: Sequence[str]) -> list[str]:
+    """Command line arguments with what looks like a secret struck out: an origin is written to disk.
+
+    >>> without_secrets(["--api-key", "abc", "--token=abc", "--seed", "3"])
+    ['--api-key', '***', '--token=***', '--seed', '3']
+    """
+    kept: list[str] = []
+    after_name = False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        is_name = name.startswith("-") and _SECRET_NAME.search(name) is not None
+        if after_name and not argument.startswith("-"):
+            kept.append("***")
+        elif is_name and equals:
+            kept.append(f"{name}=***")
+        else:
+            kept.append(_SECRET_VALUE.sub("***", argument))
+        after_name = is_name and not equals
+    return kept
+
+
+def _named(lm: LMSpec | None) -> str | None:
+    return lm if isinstance(lm, str) else None
+
+
+def _obstacle(program: Program, feedback: FeedbackFunction | None, reflection_lm: LMSpec | None) -> str | None:
+    """Why another process can't build the same run, in words, or None."""
+    kind, values = type(program), vars(program)
+    if address_of(kind) is None:
+        return f"the program {kind.__name__} is defined in the script itself, not in a module that can be imported"
+    settings = [name for name, value in values.items() if name not in _OWN_ATTRIBUTES and not isinstance(value, Module)]
+    if settings:
+        return f"the program has attributes of its own ({', '.join(settings)}), which are not kept"
+    models: Mapping[str, Any] = {"the model": values.get("_lm"), **{f"the model of {path!r}": lm for path, lm in (values.get("_lms") or {}).items()}}
+    for what, lm in {**models, "the reflection model": reflection_lm}.items():
+        if lm is not None and not isinstance(lm, str):
+            return f"{what} was given as an object ({type(lm).__name__}), not by name"
+    if values.get("_lms"):
+        return "single modules have models of their own (lms=...)"
+    if feedback is not None and address_of(feedback) is None:
+        return "the feedback function can't be imported from a module by its name"
+    return None

@@ -1,0 +1,31 @@
+"""Shared fixtures. No test can reach a paid model or a network by accident: keys are removed and only loopback sockets open."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+import pytest
+
+os.environ["GEPA_LITE_PROGRESS"] = "0"
+for name in list(os.environ):
+    if name.endswith("_API_KEY"):
+        del os.environ[name]
+
+_connect = socket.socket.connect
+
+
+def _loopback_only(self: socket.socket, address: Any) -> None:
+    if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise AssertionError(f"a test tried to reach {address[0]}")
+    _connect(self, address)
+
+
+socket.socket.connect = _loopback_only  # type: ignore[method-assign]
+
+
+@pytest.fixture(autouse=True)
+def _runs_in_tmp(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs without a path land in the test's own folder."""
+    monkeypatch.setenv("GEPA_LITE_RUNS", str(tmp_path / "runs"))
