@@ -43,11 +43,13 @@ class SeedValidated:
         values: by position of ``validation_ids``; higher is better; None is missing.
         idle_modules: modules that ran in no rollout: they leave the rotation.
         spend: logical cost.
+        objectives: further scores by name, by position of ``validation_ids``; higher is better.
     """
 
     values: tuple[float | None, ...]
     idle_modules: tuple[str, ...] = ()
     spend: Spend = field(default_factory=Spend)
+    objectives: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Validated:
         texts: the modules it changed, with their new texts.
         values: by position of ``validation_ids``; None is missing: with any missing cell it is neither on the front nor a parent.
         spend: logical cost.
+        objectives: further scores by name, by position of ``validation_ids``; higher is better.
     """
 
     step: int
@@ -104,6 +107,7 @@ class Validated:
     texts: Mapping[str, str]
     values: tuple[float | None, ...]
     spend: Spend = field(default_factory=Spend)
+    objectives: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""The per-example Pareto front, and the paper's pruning of it (papers: GEPA §2.3, algorithm 2; its code's cover rule)."""
+"""The Pareto front, and the paper's pruning of it (papers: GEPA §2.3, algorithm 2; its code's cover rule).
+
+A column is what candidates compete for: a validation example, an objective, or both; see ``frontier.py``.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,21 @@ class Front:
 
     Attributes:
         members: indices in the pool, ascending.
-        values: shape (members, examples); higher is better; no cell is missing.
-        means: mean value of each member.
+        values: shape (members, columns); higher is better; no cell is missing.
+        means: mean value of each member on the validation examples.
+        worst: the worst possible value.
+        top: the best possible value.
     """
 
     members: tuple[int, ...]
     values: NDArray[np.float64]
     means: tuple[float, ...]
+    worst: float = 0.0
+    top: float = 1.0
 
     @property
     def owners(self) -> NDArray[np.bool_]:
-        """Shape (members, examples): whether a member reaches the best value of an example; ties are kept, compared exactly."""
+        """Shape (members, columns): whether a member reaches the best value of a column; ties are kept, compared exactly."""
         best: NDArray[np.float64] = self.values.max(axis=0)
         owned: NDArray[np.bool_] = self.values == best
         return owned

@@ -14,7 +14,7 @@ from gepa_lite.core.events import Event, Proposed, SeedValidated, StepEnded, Sto
 from gepa_lite.errors import BudgetSpentError, ModelsDownError, UsageError
 from gepa_lite.search.plan import StepPlan, plan_step
 from gepa_lite.search.ports import Ports, ProgramFacts
-from gepa_lite.search.propose import spend_of, take_slot, values_of
+from gepa_lite.search.propose import objectives_of, spend_of, take_slot, values_of
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
 from gepa_lite.search.stop import why_stop
@@ -70,7 +70,7 @@ def take_step(state: RunState, plan: StepPlan, search: Search, facts: ProgramFac
     if texts and child.id not in state.seen:
         assert state.started is not None
         rollouts = ports.evaluate(child, state.started.validation_ids, sample=0, priority=(VALIDATION_LATER, step))
-        events.append(Validated(step, (parent.index,), texts, values_of(rollouts), spend_of(rollouts)))
+        events.append(Validated(step, (parent.index,), texts, values_of(rollouts), spend_of(rollouts), objectives_of(rollouts)))
     return [*events, StepEnded(step)]
 
 
@@ -105,7 +105,7 @@ def validate_seed(state: RunState, ports: Ports) -> SeedValidated:
         )
     ran = {module for rollout in rollouts for module in rollout.trace.modules}
     idle = tuple(module for module in state.started.texts if module not in ran)
-    return SeedValidated(values_of(rollouts), idle, spend_of(rollouts))
+    return SeedValidated(values_of(rollouts), idle, spend_of(rollouts), objectives_of(rollouts))
 
 
 def commit(state: RunState, events: Sequence[Event], ports: Ports) -> RunState:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from gepa_lite.core.seeds import stream
-from gepa_lite.search.front import Front
+from gepa_lite.search.frontier import front_of
 from gepa_lite.search.minibatch import epoch_minibatch
 from gepa_lite.search.search import Search
-from gepa_lite.search.select import SELECTORS
 from gepa_lite.search.state import Member, RunState
 
 
@@ -55,20 +52,12 @@ class StepPlan:
         return len(self.slots)
 
 
-def front_of(state: RunState) -> Front:
-    """The candidates that may be parents: those without a missing cell."""
-    members = [member for member in state.pool if member.mean is not None]
-    rows = np.array([member.index for member in members], dtype=np.intp)
-    means = tuple(member.mean for member in members if member.mean is not None)
-    return Front(tuple(member.index for member in members), state.table.array[rows], means)
-
-
 def plan_step(state: RunState, search: Search) -> StepPlan:
     """The next step. Pure: the same state and rules give the same plan."""
     assert state.started is not None
     step = state.next_step
-    front = front_of(state)
-    row = SELECTORS[search.selector](front, stream(search.seed, "parent", step))
+    front = front_of(state, search)
+    row = search.parent_selector(front, stream(search.seed, "parent", step))
     parent = state.pool[front.members[row]]
     slots = []
     for index in range(search.fan):

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gepa_lite.core.budget import Spend
-from gepa_lite.core.events import Proposed, ProposalStatus
+from gepa_lite.core.events import ProposalStatus, Proposed
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import ModelError
+from gepa_lite.program.contract import Contract
 from gepa_lite.search.accept import ACCEPTANCE
 from gepa_lite.search.plan import Slot
 from gepa_lite.search.ports import Ports, ProgramFacts
@@ -16,7 +17,6 @@ from gepa_lite.search.reflect import Subject, lessons_of, reflection_prompt
 from gepa_lite.search.reply import UnusableReply, extract_prompt
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
-from gepa_lite.program.contract import Contract
 
 MINIBATCH_FIRST = 0
 """Priority of minibatch rollouts: a proposal waits for them, validation waits for proposals."""
@@ -25,6 +25,12 @@ MINIBATCH_FIRST = 0
 def values_of(rollouts: Sequence[Rollout]) -> tuple[float | None, ...]:
     """The values in order; None is missing."""
     return tuple(rollout.value for rollout in rollouts)
+
+
+def objectives_of(rollouts: Sequence[Rollout]) -> dict[str, tuple[float | None, ...]]:
+    """The feedback's further scores by name, in order; None where a rollout has none of that name."""
+    named = [rollout.feedback.objectives if rollout.feedback is not None else {} for rollout in rollouts]
+    return {name: tuple(row.get(name) for row in named) for name in sorted({name for row in named for name in row})}
 
 
 def spend_of(rollouts: Iterable[Rollout]) -> Spend:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.ids import jsonable, text_hash
 from gepa_lite.errors import UsageError
 from gepa_lite.search.accept import ACCEPTANCE
 from gepa_lite.search.reflect import ReflectionLimits
-from gepa_lite.search.select import SELECTORS
+from gepa_lite.search.select import SELECTORS, Selector
+
+_NAMES: Mapping[str, Collection[str]] = {
+    "selector": SELECTORS,
+    "frontier": ("example", "objective", "hybrid", "product"),
+    "accept": ACCEPTANCE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +30,9 @@ class Search:
         minibatch: training examples per proposal. 3 is the paper's.
         fan: proposals from one parent at a time, on distinct minibatches, for modules in rotation; the best accepted text of each module joins one child, which alone is
             validated. 1 is the paper's loop.
-        selector: how the parent is chosen: ``"pareto"`` (the paper's) or ``"best"`` (greedy).
+        selector: how the parent is chosen: ``"pareto"`` (the paper's), ``"likely"``, ``"best"``, ``"epsilon_greedy"``, ``"top_k_pareto"``, ``"beam"``, ``"elite"``, or an object of
+            ``gepa_lite.search.select`` with other settings.
+        frontier: what candidates compete for: validation examples (the paper's), objectives, both, or every pair of the two.
         accept: ``"strict"`` (the paper's): the child must be better than its parent on the same minibatch; ``"non_strict"``: at least as good.
         skip_perfect: a minibatch on which the parent has the best possible score is skipped: there is nothing to learn from it.
         reuse: a candidate's rollout on a training example is paid once and used again; False samples anew each time, for programs whose answers vary.
@@ -39,7 +47,8 @@ class Search:
     seed: int = 0
     minibatch: int = 3
     fan: int = 1
-    selector: str = "pareto"
+    selector: str | Selector = "pareto"
+    frontier: Literal["example", "objective", "hybrid", "product"] = "example"
     accept: str = "strict"
     skip_perfect: bool = True
     reuse: bool = True
@@ -55,14 +64,20 @@ class Search:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise UsageError(f"Search({name}={value!r}): a whole number of at least 1 is needed.")
-        for name, known in (("selector", SELECTORS), ("accept", ACCEPTANCE)):
+        for name, known in _NAMES.items():
             value = getattr(self, name)
-            if value not in known:
+            if isinstance(value, str) and value not in known:
                 raise UsageError(f"Search({name}={value!r}): one of {', '.join(map(repr, sorted(known)))} is needed.")
+
+    @property
+    def parent_selector(self) -> Selector:
+        """The selector itself."""
+        return SELECTORS[self.selector] if isinstance(self.selector, str) else self.selector
 
     def fingerprint(self) -> Mapping[str, Any]:
         """The rules as JSON types; a long template is represented by its hash."""
         rules: dict[str, Any] = jsonable({item.name: getattr(self, item.name) for item in dataclasses.fields(self)})
+        rules["selector"] = {"rule": type(self.parent_selector).__name__, "settings": jsonable(self.parent_selector)}
         if self.reflection_template is not None:
             rules["reflection_template"] = text_hash(self.reflection_template)
         return rules

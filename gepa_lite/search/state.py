@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gepa_lite.core.append_only import Log, Rows, Seen
@@ -50,6 +50,7 @@ class RunState:
         started: the run's first event, None before it.
         pool: the candidates, the seed first.
         table: values on the validation set, shape (candidates, examples); missing is NaN.
+        objectives: further scores on the validation set by name, each a table like ``table``.
         pointers: for each candidate the place in ``rotation`` of the module it is improved in next.
         rotation: module paths that ran in the seed's validation, in order of declaration.
         next_step: index of the next step.
@@ -69,6 +70,7 @@ class RunState:
     started: RunStarted | None = None
     pool: Log[Member] = field(default_factory=Log)
     table: Rows = field(default_factory=lambda: Rows(0))
+    objectives: Mapping[str, Rows] = field(default_factory=dict)
     pointers: tuple[int, ...] = ()
     rotation: tuple[str, ...] = ()
     next_step: int = 0
@@ -107,7 +109,7 @@ class RunState:
             case Validated():
                 parent = self.pool[event.parents[0]]
                 pointer = max(self.pointers[index] for index in event.parents)
-                return self._join(parent.candidate.replace(event.texts), event.parents, event.step, event.values, pointer, event.spend)
+                return self._join(parent.candidate.replace(event.texts), event.parents, event.step, event, pointer)
             case StepEnded():
                 return dataclasses.replace(self, next_step=event.step + 1)
             case Stopped():
@@ -122,7 +124,7 @@ class RunState:
         assert self.started is not None
         rotation = tuple(path for path in self.started.texts if path not in event.idle_modules)
         state = dataclasses.replace(self, rotation=rotation)
-        return state._join(Candidate(self.started.texts), (), -1, event.values, 0, event.spend)
+        return state._join(Candidate(self.started.texts), (), -1, event, 0)
 
     def _after_proposal(self, event: Proposed) -> RunState:
         parent = self.pool[event.parent]
@@ -144,18 +146,20 @@ class RunState:
             costs=self._dearer(event.spend),
         )
 
-    def _join(
-        self, candidate: Candidate, parents: tuple[int, ...], step: int, values: Sequence[float | None], pointer: int, spend: Spend
-    ) -> RunState:
-        member = Member(len(self.pool), candidate, parents, step, mean_of(values))
+    def _join(self, candidate: Candidate, parents: tuple[int, ...], step: int, event: SeedValidated | Validated, pointer: int) -> RunState:
+        member = Member(len(self.pool), candidate, parents, step, mean_of(event.values))
+        names = event.objectives if len(self.pool) == 0 else self.objectives
+        empty = (None,) * len(event.values)
+        objectives = {name: self.objectives.get(name, Rows(len(empty))).append(event.objectives.get(name, empty)) for name in names}
         return dataclasses.replace(
             self,
             pool=self.pool.append(member),
-            table=self.table.append(values),
+            table=self.table.append(event.values),
+            objectives=objectives,
             pointers=(*self.pointers, pointer),
             seen=self.seen.add([candidate.id]),
-            spend=self.spend + spend,
-            costs=self._dearer(spend),
+            spend=self.spend + event.spend,
+            costs=self._dearer(event.spend),
         )
 
     def _dearer(self, spend: Spend) -> Costs:

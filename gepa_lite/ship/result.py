@@ -12,11 +12,12 @@ from gepa_lite.core.budget import ROLES, Role, Spend
 from gepa_lite.core.call import Usage
 from gepa_lite.core.feedback import Objective
 from gepa_lite.errors import UsageError
+from gepa_lite.program.program import Program
 from gepa_lite.search.front import prune
-from gepa_lite.search.plan import front_of
+from gepa_lite.search.frontier import front_of
+from gepa_lite.search.search import Search
 from gepa_lite.search.state import Member, RunState
 from gepa_lite.search.verdict import Comparison, Verdict, compare, mean_interval, verdict_of
-from gepa_lite.program.program import Program
 from gepa_lite.ship.bundle import write_bundle
 from gepa_lite.ship.report_text import report_text
 
@@ -130,7 +131,7 @@ def make_result(
     test, verdict = _test(state)
     winner = program.with_prompts(best.candidate.texts)
     keep_seed = test is not None and test.gain <= 0
-    front = front_of(state)
+    front = front_of(state, Search(objective=objective))
     wins = prune(front.owners, front.means)
     return Result(
         program=program if keep_seed else winner,
