@@ -6,6 +6,7 @@ import json
 import statistics
 import subprocess
 import sys
+from typing import Any
 
 from benchmarks.report import Options, Report, Row
 
@@ -44,6 +45,7 @@ def run(options: Options) -> Report:
     return Report("import-time", rows, n=repeats, extra={"modules": modules})
 
 
-def _import(statement: str) -> dict[str, object]:
+def _import(statement: str) -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-c", _CODE.format(statement=statement)], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

@@ -16,14 +16,14 @@ from gepa_lite.core.rollout import Rollout
 from gepa_lite.core.seeds import stream
 from gepa_lite.data import load_rows
 from gepa_lite.errors import ModelsDownError, UsageError
-from gepa_lite.rollouts.judge import FeedbackFunction, Judge
 from gepa_lite.insight.progress import CallbackObserver, Progress
 from gepa_lite.lm.protocol import LM
 from gepa_lite.lm.resolve import LMSpec, check_lm
 from gepa_lite.origin import ORIGIN_KEY, python_origin
+from gepa_lite.program.program import Program
+from gepa_lite.rollouts.judge import FeedbackFunction, Judge
 from gepa_lite.search.search import Search
 from gepa_lite.search.verdict import mean_interval
-from gepa_lite.program.program import Program
 from gepa_lite.session import InterruptedRunError, Observer, Outcome, RunSpec, Session, evaluate_once
 from gepa_lite.ship.result import Costs, Result, make_result
 from gepa_lite.store.folders import run_folder
@@ -31,6 +31,9 @@ from gepa_lite.store.run_store import RunStore
 from gepa_lite.store.schema import FILE_NAME
 
 P = TypeVar("P", bound=Program)
+
+ReflectionSpec = LMSpec | Mapping[str, float]
+"""A model, or several by name with their weights."""
 
 DEFAULT_PROPOSALS, DEFAULT_ACCEPTED = 20, 6
 """What the default budget pays for: so many proposals, of which so many are accepted and validated."""
@@ -46,7 +49,7 @@ def optimize(
     *,
     testset: Any = None,
     feedback: FeedbackFunction | None = None,
-    reflection_lm: LMSpec | None = None,
+    reflection_lm: ReflectionSpec | None = None,
     budget: Budget | None = None,
     search: Search | None = None,
     run: str | Path | None = None,
@@ -66,7 +69,7 @@ def optimize(
         testset: sealed examples, scored once for seed and winner; without it no gain can be claimed, only ``validated only``.
         feedback: ``feedback(example, output, trace)`` or ``feedback(example, output)``, called once per rollout; returns ``gl.Feedback(score, text)``, a number, a bool or ``(score, text)``. Without it,
             the program's own ``feedback`` method.
-        reflection_lm: who rewrites; without it the program's model.
+        reflection_lm: who rewrites; without it the program's first model. ``{"a": 0.7, "b": 0.3}`` mixes several by weight (or by ``Search(mixing="bandit")``).
         budget: upper bounds; without it rollouts for the seed's validation and 20 proposals of which 6 are accepted, and 2 USD where models have a price.
         search: the rules.
         run: a name under ``gepa_runs/`` or a folder; an existing run is resumed. Without it a name is made.
@@ -138,7 +141,7 @@ def prepare(
     *,
     testset: Any = None,
     feedback: FeedbackFunction | None = None,
-    reflection_lm: LMSpec | None = None,
+    reflection_lm: ReflectionSpec | None = None,
     budget: Budget | None = None,
     search: Search | None = None,
     workers: int = 16,
@@ -152,11 +155,11 @@ def prepare(
     judge = Judge(_feedback_of(program, feedback), search.objective)
     notices: list[str] = []
     train, validation, test = _splits(program, trainset, valset, testset, search, notices)
-    reflector = program.open(reflection_lm) if reflection_lm is not None else next(iter(program.models.values()))
-    models = list({id(lm): lm for lm in (*program.models.values(), reflector)}.values())
+    reflectors = _reflectors(program, reflection_lm)
+    models = list({id(lm): lm for lm in (*program.models.values(), *(lm for lm, _ in reflectors.values()))}.values())
     for lm in models:
         check_lm(lm)
-    spec = RunSpec(program, train, validation, test, judge, reflector, budget or Budget(), search, _checked_workers(workers))
+    spec = RunSpec(program, train, validation, test, judge, reflectors, budget or Budget(), search, _checked_workers(workers))
     if budget is None:
         spec = spec.with_budget(default_budget(spec, models))
         notices.append(f"No budget was given: {spec.budget.describe()}, which pays for about {DEFAULT_PROPOSALS} proposals.")
@@ -200,7 +203,9 @@ def open_store(folder: Path) -> RunStore:
 def result_of(spec: RunSpec, outcome: Outcome, folder: Path | None) -> Result[Any]:
     """The result of a session's outcome."""
     if outcome.interrupted and not outcome.state.seed_validated:
-        raise InterruptedRunError("stopped before the seed's validation was complete: there is no result yet. What was paid is kept; resume it.")
+        raise InterruptedRunError(
+            "stopped before the seed's validation was complete: there is no result yet. What was paid is kept; resume it."
+        )
     costs = Costs(outcome.state.spend, outcome.paid, outcome.seconds, outcome.seconds_by_role)
     return make_result(
         spec.program,
@@ -282,8 +287,8 @@ def evaluate(
 def default_budget(spec: RunSpec, models: Sequence[LM]) -> Budget:
     """Rollouts for the seed's validation, 20 proposals of which 6 are accepted, and the test set twice; 2 USD where a model has a price above zero."""
     validation = len(spec.validation)
-    proposals = DEFAULT_PROPOSALS * 2 * min(spec.search.minibatch, len(spec.train))
-    rollouts = validation + proposals + DEFAULT_ACCEPTED * validation + 2 * len(spec.test)
+    proposals = DEFAULT_PROPOSALS * 2 * min(spec.search.least_minibatch, len(spec.train))
+    rollouts = spec.search.repeats * (validation + proposals + DEFAULT_ACCEPTED * validation) + 2 * len(spec.test)
     rollouts = max(rollouts, spec.least_rollouts())
     priced = all(lm.describe().priced for lm in models) and any(
         (lm.describe().usd_per_input_token or 0) + (lm.describe().usd_per_output_token or 0) > 0 for lm in models
@@ -360,6 +365,24 @@ def _splits(
     else:
         validation = splits["valset"]
     return train, validation, splits.get("testset", [])
+
+
+def _reflectors(program: Program, spec: ReflectionSpec | None) -> dict[str, tuple[LM, float]]:
+    """The reflection models by name, with their weights."""
+    if spec is None:
+        lm = next(iter(program.models.values()))
+        return {lm.describe().name: (lm, 1.0)}
+    if not isinstance(spec, Mapping):
+        lm = program.open(spec)
+        return {lm.describe().name: (lm, 1.0)}
+    weights = {
+        name: weight for name, weight in spec.items() if isinstance(weight, (int, float)) and not isinstance(weight, bool) and weight > 0
+    }
+    if not weights or len(weights) < len(spec):
+        raise UsageError(
+            f"reflection_lm={dict(spec)!r}: model names with positive weights are needed, e.g. {{'openai/gpt-5': 0.3, 'openai/gpt-4.1-mini': 0.7}}."
+        )
+    return {name: (program.open(name), float(weight)) for name, weight in weights.items()}
 
 
 def _checked_workers(workers: int) -> int:

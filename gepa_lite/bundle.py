@@ -32,7 +32,7 @@ class Prompts(Mapping[str, str]):
 
     def __getitem__(self, module: str) -> str:
         try:
-            return self._texts[module]
+            return str(self._texts[module])
         except KeyError:
             raise KeyError(f"{self.source} has no prompt {module!r}; it has {', '.join(map(repr, self._texts))}") from None
 

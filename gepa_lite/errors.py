@@ -81,7 +81,7 @@ class ModelError(RolloutError):
     """
 
     kind = "model"
-    fault = "world"
+    fault: ClassVar[Fault] = "world"
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, retry_after: float | None = None, status: int | None = None) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gepa_lite.core.budget import Budget, Role
@@ -20,21 +21,23 @@ from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import BudgetSpentError, RunError, UsageError
-from gepa_lite.rollouts.evaluator import Evaluator
-from gepa_lite.rollouts.judge import Judge
-from gepa_lite.rollouts.rollout import RolloutRunner
 from gepa_lite.executors.threads import ThreadExecutor
 from gepa_lite.lm.breaker import Breaker
 from gepa_lite.lm.client import ModelClient
 from gepa_lite.lm.meter import Meter
 from gepa_lite.lm.protocol import LM, Completion, Params, Request
-from gepa_lite.search.loop import VALIDATION_LATER, search_loop
-from gepa_lite.search.ports import ProgramFacts
-from gepa_lite.search.propose import spend_of, values_of
-from gepa_lite.search.search import Search
-from gepa_lite.search.state import RunState, replay
 from gepa_lite.program.program import Program
 from gepa_lite.program.render import describe_inputs_outputs
+from gepa_lite.rollouts.evaluator import Evaluator
+from gepa_lite.rollouts.judge import Judge
+from gepa_lite.rollouts.rollout import RolloutRunner
+from gepa_lite.search.loop import Course, search_loop
+from gepa_lite.search.ports import ProgramFacts
+from gepa_lite.search.search import Search
+from gepa_lite.search.state import RunState, replay, replay_history
+from gepa_lite.search.stop_rules import Surroundings, stop_files_of
+from gepa_lite.search.trial import Trial, run_trial
+from gepa_lite.search.validate import VALIDATION_LATER
 from gepa_lite.store.memory import MemoryStore
 from gepa_lite.store.protocol import Store
 
@@ -75,7 +78,7 @@ class RunSpec:
         validation: examples that candidates are compared on.
         test: sealed examples, scored once for seed and winner; may be empty.
         judge: the feedback function.
-        reflection_lm: who rewrites.
+        reflectors: who rewrites: models and their weights, by name.
         budget: the bounds.
         search: the rules.
         workers: rollouts at once.
@@ -86,7 +89,7 @@ class RunSpec:
     validation: Sequence[Example]
     test: Sequence[Example]
     judge: Judge
-    reflection_lm: LM
+    reflectors: Mapping[str, tuple[LM, float]]
     budget: Budget
     search: Search
     workers: int
@@ -98,7 +101,7 @@ class RunSpec:
             "program": self.program.fingerprint,
             "feedback": self.judge.fingerprint,
             "task_models": {path: _model_name(lm) for path, lm in self.program.models.items()},
-            "reflection_model": _model_name(self.reflection_lm),
+            "reflection_models": {name: [_model_name(lm), weight] for name, (lm, weight) in self.reflectors.items()},
         }
 
     def with_budget(self, budget: Budget) -> RunSpec:
@@ -107,8 +110,8 @@ class RunSpec:
 
     def least_rollouts(self) -> int:
         """Rollouts of the smallest run that can do anything: the seed's validation, one accepted step, and the test set for seed and winner."""
-        minibatch = min(self.search.minibatch, len(self.train))
-        return 2 * len(self.validation) + 2 * minibatch * self.search.fan + 2 * len(self.test)
+        minibatch = min(self.search.least_minibatch, len(self.train))
+        return self.search.repeats * (2 * len(self.validation) + 2 * minibatch * self.search.fan) + 2 * len(self.test)
 
     def started(self) -> RunStarted:
         """The run's first event."""
@@ -201,8 +204,12 @@ class Session:
         self._earlier = self.store.seconds()
         self._interrupt = Interrupt()
         self._examples = {example.id: example for example in (*self.spec.train, *self.spec.validation, *self.spec.test)}
-        self._search = _fitted(self.spec.search, self.spec.reflection_lm)
-        self._proposers = ThreadPoolExecutor(max_workers=max(1, self.spec.search.fan), thread_name_prefix="gepa-lite-proposal")
+        self._search = _fitted(self.spec.search, [lm for lm, _ in self.spec.reflectors.values()])
+        self._stop_files = stop_files_of(self.spec.search.stop)
+        window, fan = self.spec.search.window, self.spec.search.fan
+        # steps wait for their proposals, so each kind has threads of its own
+        self._proposers = ThreadPoolExecutor(max_workers=window * fan, thread_name_prefix="gepa-lite-proposal")
+        self._steps = ThreadPoolExecutor(max_workers=window, thread_name_prefix="gepa-lite-step")
 
     def run(self) -> Outcome:
         """Start or resume the run, search until it stops, score the test set.
@@ -211,7 +218,8 @@ class Session:
             UsageError: the store holds a run of other settings.
             RunError: the run can't go on; what was paid is kept.
         """
-        state = self._begin()
+        history = self._begin()
+        state = history[-1]
         interrupted = False
         reason = "error"
         wait = True
@@ -222,7 +230,7 @@ class Session:
         try:
             with self._interrupt.on_signal(self.notice):
                 try:
-                    state = search_loop(state, self._search, self._facts(), self)
+                    state = search_loop(history, Course(self._search, self._facts(), self))
                     state = self._test(state)
                     reason = state.stopped.code if state.stopped else "error"
                 except InterruptedRunError:
@@ -233,7 +241,8 @@ class Session:
             raise
         finally:
             executor.close(wait)
-            self._proposers.shutdown(wait)
+            self._steps.shutdown(wait, cancel_futures=True)
+            self._proposers.shutdown(wait, cancel_futures=True)
             self.store.end_session(self.elapsed() - self._earlier, reason)
         paid = self.store.paid()
         return Outcome(state, interrupted, paid.total, self.elapsed(), paid.seconds, tuple(self.notices))
@@ -248,11 +257,16 @@ class Session:
         """See ``search.ports.Ports``."""
         return self._evaluator.run(candidate, [self._examples[i] for i in example_ids], sample=sample, priority=priority)
 
-    def reflect(self, messages: tuple[Message, ...], *, address: tuple[int, ...]) -> Completion:
+    @property
+    def models(self) -> Mapping[str, float]:
+        """See ``search.ports.Ports``."""
+        return {name: weight for name, (_, weight) in self.spec.reflectors.items()}
+
+    def reflect(self, messages: tuple[Message, ...], *, model: str, address: tuple[int, ...]) -> Completion:
         """See ``search.ports.Ports``."""
         params = Params(max_tokens=self._search.reflection_tokens, temperature=self._search.reflection_temperature)
         request = Request(messages, params)
-        return self._client.call(self.spec.reflection_lm, request, role="reflection", sample=0, address=("reflection", *address))
+        return self._client.call(self.spec.reflectors[model][0], request, role="reflection", sample=0, address=("reflection", *address))
 
     def gather(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """See ``search.ports.Ports``."""
@@ -264,6 +278,10 @@ class Session:
             raise errors[0]
         return [future.result() for future in futures]
 
+    def start(self, task: Callable[[], T]) -> Callable[[], T]:
+        """See ``search.ports.Ports``."""
+        return task if self._search.window == 1 else self._steps.submit(task).result
+
     def commit(self, events: Sequence[Event], state: RunState) -> None:
         """See ``search.ports.Ports``."""
         self.store.commit(events)
@@ -271,13 +289,18 @@ class Session:
             for observer in self.observers:
                 observer.on_event(event, state)
 
-    def elapsed(self) -> float:
+    def surroundings(self) -> Surroundings:
         """See ``search.ports.Ports``."""
+        return Surroundings(self.elapsed(), frozenset(path for path in self._stop_files if Path(path).exists()))
+
+    def elapsed(self) -> float:
+        """Seconds of this run so far, over all its sessions."""
         return self._earlier + time.monotonic() - self._started_at
 
-    def _begin(self) -> RunState:
-        spec, events = self.spec, self.store.events()
-        state = replay(events)
+    def _begin(self) -> list[RunState]:
+        spec = self.spec
+        history = replay_history(self.store.events(), spec.search.window)
+        state = history[-1]
         if state.started is None:
             for split, examples in (("train", spec.train), ("validation", spec.validation), ("test", spec.test)):
                 self.store.save_examples(split, examples)
@@ -285,14 +308,14 @@ class Session:
             state = state.apply(started)
             self._open_session()
             self.commit([started], state)
-            return state
+            return [state]
         check_same_run(state.started, spec.started())
         self._open_session()
         if spec.budget != state.budget and not self.keep_budget:
             changed = BudgetChanged(spec.budget)
             state = state.apply(changed)
             self.commit([changed], state)
-        return state
+        return [*history[:-1], state]
 
     def _open_session(self) -> None:
         self.store.begin_session({"workers": self.spec.workers})
@@ -312,15 +335,18 @@ class Session:
         if not ids or state.tested is not None or not state.seed_validated:
             return state
         winner = state.best
+
+        def score(candidate: Candidate) -> Trial:
+            return run_trial(self, candidate, ids, repeats=1, sample=0, priority=(VALIDATION_LATER,))
+
         try:
-            seed_rollouts = self.evaluate(state.pool[0].candidate, ids, sample=0, priority=(VALIDATION_LATER,))
-            same = winner.index == 0
-            winner_rollouts = seed_rollouts if same else self.evaluate(winner.candidate, ids, sample=0, priority=(VALIDATION_LATER,))
+            seed_trial = score(state.pool[0].candidate)
+            winner_trial = seed_trial if winner.index == 0 else score(winner.candidate)
         except BudgetSpentError as error:
             self.notice(f"The budget ran out within the test set ({error}): resume with a larger one to finish it.")
             return state
-        spend = spend_of(seed_rollouts if same else (*seed_rollouts, *winner_rollouts))
-        event = Tested(winner.index, values_of(seed_rollouts), values_of(winner_rollouts), spend)
+        spend = seed_trial.spend() if winner.index == 0 else seed_trial.spend() + winner_trial.spend()
+        event = Tested(winner.index, seed_trial.values, winner_trial.values, spend)
         state = state.apply(event)
         self.commit([event], state)
         return state
@@ -356,9 +382,9 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def _fitted(search: Search, lm: LM) -> Search:
-    """The rules with reflection's token limits cut to the model's context window, where it is known."""
-    window = lm.describe().context_window
+def _fitted(search: Search, models: Sequence[LM]) -> Search:
+    """The rules with reflection's token limits cut to the smallest context window of the models, where one is known."""
+    window = min((size for lm in models if (size := lm.describe().context_window) is not None), default=None)
     if window is None:
         return search
     reply = min(search.reflection_tokens, window // 3)

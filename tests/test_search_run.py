@@ -43,9 +43,35 @@ def search(
     return store.events()
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"fan": 3}, {"reuse": False}, {"selector": "best"}, {"accept": "non_strict"}, {"skip_perfect": False}]
-)
+EVERY_OPTION: list[dict[str, Any]] = [
+    {},
+    {"fan": 3},
+    {"window": 4},
+    {"fan": 2, "window": 3},
+    {"reuse": False},
+    {"repeats": 2},
+    {"selector": "best"},
+    {"selector": "likely"},
+    {"selector": "elite", "frontier": "hybrid"},
+    {"selector": "beam", "frontier": "product"},
+    {"accept": "non_strict"},
+    {"accept": "paired", "minibatch": 5},
+    {"minibatch": ((0, 2), (5, 4))},
+    {"sampling": "hard"},
+    {"modules": "all"},
+    {"modules": "blame"},
+    {"merge": "paper"},
+    {"merge": "complementary"},
+    {"validation": "staged", "validation_block": 4, "validation_bound": 0.2},
+    {"horizon": "episode"},
+    {"horizon": "adaptive"},
+    {"proposer": "edit"},
+    {"plateau": 2},
+    {"skip_perfect": False},
+]
+
+
+@pytest.mark.parametrize("options", EVERY_OPTION, ids=str)
 def test_invariant_1_the_log_does_not_depend_on_workers(options: dict[str, Any]) -> None:
     logs = [search(workers=workers, search=gl.Search(**options)) for workers in (1, 4, 16)]
     assert logs[0] == logs[1] == logs[2]

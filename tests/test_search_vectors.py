@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gepa_lite.core.seeds import stream
-from gepa_lite.search.accept import non_strict, strict
+from gepa_lite.search.accept import NonStrict, Paired, Strict
 from gepa_lite.search.front import Front, prune
 from gepa_lite.search.minibatch import epoch_minibatch
 from gepa_lite.search.reply import UnusableReply, extract_prompt
@@ -79,9 +79,16 @@ def test_best_takes_the_first_of_equal_means() -> None:
 
 
 def test_acceptance_is_strict_or_not() -> None:
-    assert not strict([1, 0], [0, 1])
-    assert non_strict([1, 0], [0, 1])
-    assert strict([0.1] * 10, [0.1] * 9 + [0.2])
+    assert not Strict()([1, 0], [0, 1])
+    assert NonStrict()([1, 0], [0, 1])
+    assert Strict()([0.1] * 10, [0.1] * 9 + [0.2])
+
+
+def test_the_paired_test_needs_more_than_luck() -> None:
+    assert not Paired(0.1)([0, 0, 0], [1, 1, 1]), "three wins have a p-value of 1/8"
+    assert Paired(0.125)([0, 0, 0], [1, 1, 1])
+    assert not Paired(1.0)([1, 0], [0, 1]), "the sum must rise"
+    assert Paired(0.05)([0] * 20, [1] * 12 + [0] * 8)
 
 
 @given(st.integers(1, 40), st.integers(1, 7), st.integers(0, 3), st.integers(0, 99))

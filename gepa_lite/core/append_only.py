@@ -105,7 +105,7 @@ class Seen(Generic[T]):
         return more
 
     def __contains__(self, item: object) -> bool:
-        rank = self._ranks.get(item)  # type: ignore[call-overload]  # dict.get takes any object at run time
+        rank = self._ranks.get(item)  # type: ignore[arg-type]  # dict.get takes any object at run time
         return rank is not None and rank < self._count
 
     def __len__(self) -> int:

@@ -54,21 +54,22 @@ class SeedValidated:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """One proposal: a parent's module was run on a minibatch, reflected upon, and the new text judged on the same minibatch.
+    """One proposal: a parent was run on a minibatch, one of its modules (or all) reflected upon, and the new text judged on the same minibatch.
 
     Attributes:
         step: index of the step, from 0.
         slot: index within the step's fan.
         parent: index of the parent in the pool.
-        module: path of the module.
+        modules: paths of the modules that were to be rewritten.
         example_ids: the minibatch.
         before: the parent's values on it.
         status: accepted, rejected, skipped (nothing to learn) or void (a missing cell).
         reason: why, in words; for a person and the report.
         code: a short stable word for the reason, e.g. ``"improved"``, ``"not_better"``, ``"perfect"``, ``"empty"``.
-        text: the proposed text, or None where there was none.
+        texts: the proposed texts by module; empty where there was none.
         after: the child's values on the minibatch; empty where it was not run.
-        model: the reflection model that answered, or "".
+        model: the reflection model that was asked, or "".
+        proposer: ``"rewrite"`` or ``"edit"``.
         shown: what the reflection prompt was cut to: examples shown and dropped, values shortened, estimated tokens.
         spend: logical cost.
     """
@@ -76,16 +77,60 @@ class Proposed:
     step: int
     slot: int
     parent: int
-    module: str
+    modules: tuple[str, ...]
     example_ids: tuple[str, ...]
     before: tuple[float | None, ...]
     status: ProposalStatus
     code: str
     reason: str
-    text: str | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
     after: tuple[float | None, ...] = ()
     model: str = ""
+    proposer: str = "rewrite"
     shown: Mapping[str, int] = field(default_factory=dict)
+    spend: Spend = field(default_factory=Spend)
+
+    @property
+    def module(self) -> str:
+        """The modules in words."""
+        return " + ".join(self.modules)
+
+    @property
+    def gain(self) -> float:
+        """How much the child's sum of values is above the parent's, on the cells that both have."""
+        return sum(a - b for a, b in zip(self.after, self.before, strict=False) if a is not None and b is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Two candidates were joined, module by module, and the child tried on a few validation examples.
+
+    Attributes:
+        step: index of the step.
+        parents: indices in the pool, the older first.
+        ancestor: index of the common ancestor.
+        sources: for each module the index of the candidate that its text was taken from.
+        texts: the modules in which the child differs from the first parent.
+        example_ids: validation examples it was tried on.
+        before: both parents' values on them.
+        status: accepted, rejected or void (a missing cell).
+        code: a short stable word for the reason.
+        reason: why, in words.
+        after: the child's values.
+        spend: logical cost.
+    """
+
+    step: int
+    parents: tuple[int, ...]
+    ancestor: int
+    sources: Mapping[str, int]
+    texts: Mapping[str, str]
+    example_ids: tuple[str, ...]
+    before: tuple[tuple[float, ...], ...]
+    status: ProposalStatus
+    code: str
+    reason: str
+    after: tuple[float | None, ...] = ()
     spend: Spend = field(default_factory=Spend)
 
 
@@ -100,6 +145,7 @@ class Validated:
         values: by position of ``validation_ids``; None is missing: with any missing cell it is neither on the front nor a parent.
         spend: logical cost.
         objectives: further scores by name, by position of ``validation_ids``; higher is better.
+        unrun: cells that a staged validation did not run, since the candidate's chance had become too small; they are None in ``values``, and no outage.
     """
 
     step: int
@@ -108,6 +154,7 @@ class Validated:
     values: tuple[float | None, ...]
     spend: Spend = field(default_factory=Spend)
     objectives: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    unrun: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,5 +201,5 @@ class Tested:
     spend: Spend = field(default_factory=Spend)
 
 
-Event = RunStarted | SeedValidated | Proposed | Validated | StepEnded | Stopped | BudgetChanged | Tested
-EVENT_TYPES: tuple[type[Event], ...] = (RunStarted, SeedValidated, Proposed, Validated, StepEnded, Stopped, BudgetChanged, Tested)
+Event = RunStarted | SeedValidated | Proposed | Merged | Validated | StepEnded | Stopped | BudgetChanged | Tested
+EVENT_TYPES: tuple[type[Event], ...] = (RunStarted, SeedValidated, Proposed, Merged, Validated, StepEnded, Stopped, BudgetChanged, Tested)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,13 +17,15 @@ class Feedback:
         score: one finite number; higher is better unless the objective says otherwise.
         text: what was wrong or right, in words: the reflection model learns from it.
         modules: words for one module alone, by module path; a module without an entry gets ``text``.
-        objectives: further finite scores by name.
+        objectives: further finite scores by name; higher is better.
+        scores: a score for one module's part alone, by module path, in the range of ``score``: a step reward. Modules with low ones are blamed.
     """
 
     score: float
     text: str = ""
     modules: Mapping[str, str] = field(default_factory=dict)
     objectives: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
 
     def for_module(self, module: str) -> str:
         """The words for one module."""
@@ -49,23 +52,23 @@ def as_feedback(value: Any) -> Feedback:
 
 
 def _from_mapping(value: Mapping[Any, Any]) -> Feedback:
-    known = {"score", "text", "feedback", "modules", "objectives"}
+    known = {"score", "text", "feedback", "modules", "objectives", "scores"}
     unknown = [str(key) for key in value if key not in known]
     if "score" not in value or unknown:
         problem = f"it has the unknown key {unknown[0]!r}" if unknown else "it has no 'score'"
-        raise ValueError(f"a dict must have 'score' and may have 'text' (or 'feedback'), 'modules' and 'objectives'; {problem}")
+        raise ValueError(f"a dict must have 'score' and may have 'text' (or 'feedback'), 'modules', 'objectives' and 'scores'; {problem}")
     text = value.get("text", value.get("feedback")) or ""
-    objectives = {str(k): _number(v) for k, v in (value.get("objectives") or {}).items()}
-    return _checked(Feedback(_number(value["score"]), _text(text), dict(value.get("modules") or {}), objectives))
+    objectives, scores = ({str(k): _number(v) for k, v in (value.get(name) or {}).items()} for name in ("objectives", "scores"))
+    return _checked(Feedback(_number(value["score"]), _text(text), dict(value.get("modules") or {}), objectives, scores))
 
 
 def _checked(feedback: Feedback) -> Feedback:
     score = _number(feedback.score)
     _text(feedback.text)
-    for name, number in {"score": score, **feedback.objectives}.items():
+    for name, number in {"score": score, **feedback.objectives, **feedback.scores}.items():
         if not math.isfinite(_number(number)):
             raise ValueError(f"{name} is {number!r}; a finite number is needed")
-    return feedback if type(feedback.score) is float else Feedback(score, feedback.text, feedback.modules, feedback.objectives)
+    return feedback if type(feedback.score) is float else dataclasses.replace(feedback, score=score)
 
 
 def _number(value: Any) -> float:

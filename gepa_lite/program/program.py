@@ -72,7 +72,7 @@ class Program:
         self._lm = lm
         self._lms = dict(lms or {})
 
-    def forward(self, **inputs: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Connect the modules; written by you. Its parameters are the program's inputs."""
         raise UsageError(f"{type(self).__name__} has no forward: write one that calls the modules and returns the output.")
 

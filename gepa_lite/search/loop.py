@@ -1,39 +1,50 @@
 """The search. Read ``search_loop`` and ``take_step`` from top to bottom: this is the whole algorithm (papers: GEPA §2, algorithm 1).
 
-Every decision is an event; the state is a fold over events; the loop itself remembers nothing. A step: choose a parent and a module, run the minibatch, reflect,
-check the new text, run the child on the same minibatch, accept or reject, validate.
+Every decision is an event; the state is a fold over events; the loop itself remembers nothing but the steps in flight. A step: choose a parent and a module, run the
+minibatch, reflect, check the new text, run the child on the same minibatch, accept or reject, validate. Or: merge two candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.events import Event, Proposed, SeedValidated, StepEnded, Stopped, Validated
-from gepa_lite.errors import BudgetSpentError, ModelsDownError, UsageError
+from gepa_lite.core.events import Event, Proposed, StepEnded, Stopped
+from gepa_lite.errors import BudgetSpentError, ModelsDownError
+from gepa_lite.search.merge import MergePlan, merge_event
 from gepa_lite.search.plan import StepPlan, plan_step
 from gepa_lite.search.ports import Ports, ProgramFacts
-from gepa_lite.search.propose import objectives_of, spend_of, take_slot, values_of
+from gepa_lite.search.propose import MINIBATCH_FIRST, take_slot
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
 from gepa_lite.search.stop import why_stop
+from gepa_lite.search.trial import run_trial
+from gepa_lite.search.validate import validate, validate_seed
 
 VOID_IN_A_ROW = 5
 """Proposals in a row lost to outages that end the session with an error; a resume goes on from there."""
 
-VALIDATION_LATER = 1
-"""Priority of validation rollouts: minibatches, which proposals wait for, go first."""
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What stays the same over a run: the rules, what the reflection is told, and the way to the world."""
+
+    search: Search
+    facts: ProgramFacts
+    ports: Ports
 
 
-def search_loop(state: RunState, search: Search, facts: ProgramFacts, ports: Ports) -> RunState:
+def search_loop(history: Sequence[RunState], course: Course) -> RunState:
     """Search from a state until a stop rule says why to end.
 
+    Up to ``Search.window`` steps are in flight. Step k is planned from the state as committed through k - window and commits after step k - 1, so the log depends on the
+    models' answers and the seed, never on timing; with a window of 1 this is the paper's loop.
+
     Args:
-        state: after ``RunStarted``; after any event of an earlier session where the run is resumed.
-        search: the rules.
-        facts: what the reflection model is told of the program.
-        ports: the way to the world.
+        history: the states after ``RunStarted``, after the seed's validation and after each committed step, the newest last; the last ``window`` are enough.
+        course: rules, facts and ports.
 
     Returns:
         The state with ``stopped`` set.
@@ -41,71 +52,94 @@ def search_loop(state: RunState, search: Search, facts: ProgramFacts, ports: Por
     Raises:
         RunError: the run can't go on; every committed event and paid rollout is kept.
     """
+    state, ports, search = history[-1], course.ports, course.search
+    history = [replace(seen, budget=state.budget) for seen in history]
     if not state.seed_validated:
-        state = commit(state, [validate_seed(state, ports)], ports)
+        state = commit(state, [validate_seed(state, search, ports)], ports)
+        history = [state]
     if state.stopped is None and not state.rotation:
-        state = commit(state, [Stopped("no_modules", "no module ran in the seed's validation: there is no prompt to improve")], ports)
+        return commit(state, [Stopped("no_modules", "no module ran in the seed's validation: there is no prompt to improve")], ports)
+    flight: deque[tuple[StepPlan, Callable[[], list[Event]]]] = deque()
+    stop: Stopped | None = None
+    # on a resume, the steps that were in flight are planned again from the states they were planned from
+    for seen in [history[max(0, len(history) - search.window + ahead)] for ahead in range(search.window)]:
+        stop = stop or _launch(flight, state.next_step, seen, course)
     while state.stopped is None:
-        plan = plan_step(state, search)
-        stop = why_stop(state, plan, search, ports.elapsed())
-        if stop is None:
-            try:
-                events = take_step(state, plan, search, facts, ports)
-            except BudgetSpentError as error:
-                events = [Stopped("budget", str(error))]
-        else:
-            events = [stop]
+        if not flight:
+            assert stop is not None
+            return commit(state, [stop], ports)
+        _, outcome = flight.popleft()
+        try:
+            events = outcome()
+        except BudgetSpentError as error:
+            stop = Stopped("budget", str(error))
+            _land(flight)
+            continue
         state = commit(state, events, ports)
         check_outage(state, events)
+        stop = stop or _launch(flight, state.next_step, state, course)
     return state
 
 
-def take_step(state: RunState, plan: StepPlan, search: Search, facts: ProgramFacts, ports: Ports) -> list[Event]:
-    """One step: a fan of proposals from one parent; the best accepted text of each module joins one child, which is validated in full."""
-    step, parent = plan.slots[0].step, plan.slots[0].parent
-    proposals = ports.gather([partial(take_slot, slot, state, search, facts, ports) for slot in plan.slots])
+def _launch(flight: deque[tuple[StepPlan, Callable[[], list[Event]]]], next_step: int, seen: RunState, course: Course) -> Stopped | None:
+    """Plan one more step from a committed state and start it, or say why not."""
+    search, ports = course.search, course.ports
+    plan = plan_step(seen, search, ports.models, next_step + len(flight))
+    uncommitted = [other for other, _ in flight if other.step >= seen.next_step]
+    stop = why_stop(seen, plan, uncommitted, search, ports.surroundings())
+    if stop is None:
+        flight.append((plan, ports.start(partial(take_step, plan, seen, course))))
+    return stop
+
+
+def _land(flight: deque[tuple[StepPlan, Callable[[], list[Event]]]]) -> None:
+    """Let the steps behind one that ran out of budget end; what they paid is on disk, and a resume finds it there."""
+    while flight:
+        _, outcome = flight.popleft()
+        try:
+            outcome()
+        except BudgetSpentError:
+            continue
+
+
+def take_step(plan: StepPlan, state: RunState, course: Course) -> list[Event]:
+    """One step: a fan of proposals from one parent; the best accepted text of each module joins one child, which alone is validated. Or a merge."""
+    if plan.merge is not None:
+        return [*take_merge(plan.merge, state, course), StepEnded(plan.step)]
+    parent = plan.slots[0].parent
+    proposals = course.ports.gather([partial(take_slot, slot, state, course.search, course.facts, course.ports) for slot in plan.slots])
     events: list[Event] = list(proposals)
     texts = best_texts(proposals)
     child = parent.candidate.replace(texts)
     if texts and child.id not in state.seen:
-        assert state.started is not None
-        rollouts = ports.evaluate(child, state.started.validation_ids, sample=0, priority=(VALIDATION_LATER, step))
-        events.append(Validated(step, (parent.index,), texts, values_of(rollouts), spend_of(rollouts), objectives_of(rollouts)))
-    return [*events, StepEnded(step)]
+        events.append(validate(child, plan.step, (parent.index,), texts, state, course.search, course.ports))
+    return [*events, StepEnded(plan.step)]
 
 
 def best_texts(proposals: Sequence[Proposed]) -> dict[str, str]:
     """For each module the accepted text with the largest gain on its minibatch; of equal gains the lowest slot."""
     kept: dict[str, tuple[float, str]] = {}
     for proposal in proposals:
-        if proposal.status == "accepted" and proposal.text is not None:
-            gain = sum(a - b for a, b in zip(proposal.after, proposal.before, strict=True) if a is not None and b is not None)
-            if proposal.module not in kept or gain > kept[proposal.module][0]:
-                kept[proposal.module] = gain, proposal.text
+        for module, text in proposal.texts.items() if proposal.status == "accepted" else ():
+            if module not in kept or proposal.gain > kept[module][0]:
+                kept[module] = proposal.gain, text
     return {module: text for module, (_, text) in kept.items()}
 
 
-def validate_seed(state: RunState, ports: Ports) -> SeedValidated:
-    """Run the seed on the whole validation set.
-
-    Raises:
-        RunError: the budget ran out, or a cell is missing: without the seed's scores nothing can be compared.
-    """
-    assert state.started is not None
-    seed = Candidate(state.started.texts)
-    try:
-        rollouts = ports.evaluate(seed, state.started.validation_ids, sample=0, priority=(VALIDATION_LATER, -1))
-    except BudgetSpentError as error:
-        raise UsageError(f"the budget can't pay for the seed's validation: {error}. Raise it; what was paid is kept.") from error
-    missing = [rollout for rollout in rollouts if rollout.missing]
-    if missing:
-        assert missing[0].failure is not None
-        raise ModelsDownError(
-            f"the seed's validation misses {len(missing)} of {len(rollouts)} scores, for reasons outside the program (first: {missing[0].failure.message}). Resume when they have passed."
-        )
-    ran = {module for rollout in rollouts for module in rollout.trace.modules}
-    idle = tuple(module for module in state.started.texts if module not in ran)
-    return SeedValidated(values_of(rollouts), idle, spend_of(rollouts), objectives_of(rollouts))
+def take_merge(plan: MergePlan, state: RunState, course: Course) -> list[Event]:
+    """Try a merged child on a few validation examples; at least as good as the better parent there, it is validated in full (papers: GEPA §1.4)."""
+    search, event = course.search, merge_event(plan, state)
+    priority = (MINIBATCH_FIRST, plan.step)
+    trial = run_trial(course.ports, plan.child, plan.example_ids, repeats=search.repeats, sample=0, priority=priority)
+    event = replace(event, after=trial.values, spend=trial.spend())
+    if trial.missing:
+        return [replace(event, reason=trial.missing)]
+    child, better = sum(value for value in trial.values if value is not None), max(sum(row) for row in plan.before)
+    words = f"{better:g} to {child:g} on {len(plan.example_ids)} validation examples"
+    if child < better:
+        return [replace(event, status="rejected", code="not_better", reason=words)]
+    validated = validate(plan.child, plan.step, plan.parents, event.texts, state, search, course.ports, plan.example_ids)
+    return [replace(event, status="accepted", code="improved", reason=words), validated]
 
 
 def commit(state: RunState, events: Sequence[Event], ports: Ports) -> RunState:

@@ -1,12 +1,15 @@
-"""The next step, decided from the committed state alone: parent, modules, minibatches, and what it may cost at most."""
+"""The next step, decided from committed state alone: merge or fan, parent, modules, minibatches, models, and what it may cost at most."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gepa_lite.core.seeds import stream
 from gepa_lite.search.frontier import front_of
-from gepa_lite.search.minibatch import epoch_minibatch
+from gepa_lite.search.merge import MergePlan, plan_merge
+from gepa_lite.search.minibatch import epoch_minibatch, hard_minibatch, size_at
+from gepa_lite.search.mixing import ProposerName, choose_model, choose_proposer
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import Member, RunState
 
@@ -19,56 +22,114 @@ class Slot:
         step: the step's index.
         index: place in the fan.
         parent: the candidate to improve.
-        modules: paths in the order they are tried: the first that ran in the minibatch is rewritten.
+        rotation: module paths, the one whose turn it is first.
         example_ids: the minibatch.
         sample: rollouts of one sample number are paid once.
-        unpaid: parent's rollouts on the minibatch that were not charged before.
+        unpaid: examples of the minibatch whose rollouts by the parent were not charged before.
+        model: name of the reflection model to ask.
+        proposer: how the text is rewritten.
+        horizon: calls around the module's own that the reflection sees; None is all.
     """
 
     step: int
     index: int
     parent: Member
-    modules: tuple[str, ...]
+    rotation: tuple[str, ...]
     example_ids: tuple[str, ...]
     sample: int
-    unpaid: int
-
-    @property
-    def address(self) -> tuple[int, int]:
-        """Names the proposal for the reflection model's cache and for random draws."""
-        return self.step, self.index
+    unpaid: tuple[str, ...]
+    model: str
+    proposer: ProposerName
+    horizon: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """A step's proposals, and the rollouts it takes at most."""
+    """A step.
 
+    Attributes:
+        step: its index.
+        slots: its proposals; empty where it is a merge.
+        merge: the merge, or None.
+        rollouts: what it takes at most.
+    """
+
+    step: int
     slots: tuple[Slot, ...]
+    merge: MergePlan | None
     rollouts: int
 
     @property
-    def fan(self) -> int:
-        """Proposals of the step."""
+    def proposals(self) -> int:
+        """Reflections that it asks for, one a slot."""
         return len(self.slots)
 
 
-def plan_step(state: RunState, search: Search) -> StepPlan:
-    """The next step. Pure: the same state and rules give the same plan."""
+def plan_step(state: RunState, search: Search, models: Mapping[str, float], step: int) -> StepPlan:
+    """The step of an index, as a state suggests it. Pure: the same arguments give the same plan.
+
+    Args:
+        state: as committed through ``step - window``.
+        search: the rules.
+        models: weights of the reflection models, by name.
+        step: the step's index.
+    """
     assert state.started is not None
-    step = state.next_step
-    front = front_of(state, search)
-    row = search.parent_selector(front, stream(search.seed, "parent", step))
-    parent = state.pool[front.members[row]]
-    slots = []
-    for index in range(search.fan):
-        ids = epoch_minibatch(state.started.train_ids, search.minibatch, step * search.fan + index, search.seed)
-        sample = 0 if search.reuse else 1 + step * search.fan + index
-        unpaid = sum((parent.candidate.id, example) not in state.paid_rollouts for example in ids) if search.reuse else len(ids)
-        slots.append(Slot(step, index, parent, _rotation(state, parent, index), ids, sample, unpaid))
-    rollouts = sum(slot.unpaid + len(slot.example_ids) for slot in slots) + len(state.started.validation_ids)
-    return StepPlan(tuple(slots), rollouts)
+    merge = plan_merge(state, search, step)
+    if merge is not None:
+        return StepPlan(step, (), merge, merge.rollouts * search.repeats)
+    row = search.parent_selector(front_of(state, search), stream(search.seed, "parent", step))
+    parent = [member for member in state.pool if member.mean is not None][row]
+    slots = tuple(_slot(state, search, models, parent, step, index) for index in range(search.fan))
+    rollouts = sum(len(slot.unpaid) + len(slot.example_ids) for slot in slots) + len(state.started.validation_ids)
+    return StepPlan(step, slots, None, rollouts * search.repeats)
 
 
-def _rotation(state: RunState, parent: Member, index: int) -> tuple[str, ...]:
+def _slot(state: RunState, search: Search, models: Mapping[str, float], parent: Member, step: int, index: int) -> Slot:
+    assert state.started is not None
+    number = step * search.fan + index
+    ids = _minibatch(state, search, state.started.train_ids, number)
     start = (state.pointers[parent.index] + index) % len(state.rotation)
-    return state.rotation[start:] + state.rotation[:start]
+    return Slot(
+        step,
+        index,
+        parent,
+        state.rotation[start:] + state.rotation[:start],
+        ids,
+        0 if search.reuse else 1 + number,
+        tuple(example for example in ids if not search.reuse or (parent.candidate.id, example) not in state.paid_rollouts),
+        choose_model(state, search, models, step, index),
+        choose_proposer(state, search),
+        horizon_now(state, search),
+    )
+
+
+def _minibatch(state: RunState, search: Search, ids: Sequence[str], number: int) -> tuple[str, ...]:
+    size, index = size_at(search.minibatch, number)
+    if search.sampling == "epoch":
+        return epoch_minibatch(ids, size, index, search.seed)
+    scale = search.objective.best - search.objective.worst
+    seen: dict[str, list[float]] = {}
+    for proposal in state.proposals:
+        for row in (proposal.before, proposal.after):
+            for example, value in zip(proposal.example_ids, row, strict=False):
+                if value is not None:
+                    seen.setdefault(example, []).append((value - search.objective.worst) / scale)
+    return hard_minibatch(ids, size, number, search.seed, {example: sum(values) / len(values) for example, values in seen.items()})
+
+
+def horizon_now(state: RunState, search: Search) -> int | None:
+    """The credit horizon of the next proposal.
+
+    ``"adaptive"`` shows the call alone while proposals get accepted, one neighbour on each side after four in a row that were not, and the whole rollout after eight.
+    """
+    if search.horizon == "episode":
+        return None
+    if search.horizon != "adaptive":
+        return int(search.horizon)
+    row = 0
+    for proposal in reversed(state.proposals):
+        if proposal.status == "accepted" or row == 8:
+            break
+        row += 1
+    return 0 if row < 4 else 1 if row < 8 else None

@@ -12,6 +12,7 @@ from gepa_lite.core.events import Event
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.lm.protocol import Completion
 from gepa_lite.search.state import RunState
+from gepa_lite.search.stop_rules import Surroundings
 
 T = TypeVar("T")
 
@@ -40,8 +41,13 @@ class Ports(Protocol):
         """
         ...
 
-    def reflect(self, messages: tuple[Message, ...], *, address: tuple[int, ...]) -> Completion:
-        """Ask the reflection model. ``address`` names the proposal: the same one gets the same answer on a resume.
+    @property
+    def models(self) -> Mapping[str, float]:
+        """The reflection models by name, with their weights."""
+        ...
+
+    def reflect(self, messages: tuple[Message, ...], *, model: str, address: tuple[int, ...]) -> Completion:
+        """Ask a reflection model. ``address`` names the proposal: the same one gets the same answer on a resume.
 
         Raises:
             ModelError: no reply after retries.
@@ -53,10 +59,14 @@ class Ports(Protocol):
         """Run tasks at once and return their results in order; the first exception is raised when all have ended."""
         ...
 
+    def start(self, task: Callable[[], T]) -> Callable[[], T]:
+        """Start a task beside others, and return a function that waits for its result or raises its exception. With a window of one it may wait to be asked."""
+        ...
+
     def commit(self, events: Sequence[Event], state: RunState) -> None:
         """Make events durable, all or none, and tell who listens. ``state`` is the state after them."""
         ...
 
-    def elapsed(self) -> float:
-        """Seconds of this run so far, over all its sessions."""
+    def surroundings(self) -> Surroundings:
+        """What stop rules may know of the world now."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gepa_lite.core.budget import Spend
@@ -10,35 +10,21 @@ from gepa_lite.core.events import ProposalStatus, Proposed
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import ModelError
 from gepa_lite.program.contract import Contract
-from gepa_lite.search.accept import ACCEPTANCE
+from gepa_lite.search.components import choose_modules
+from gepa_lite.search.edit import apply_edits, read_edits
 from gepa_lite.search.plan import Slot
 from gepa_lite.search.ports import Ports, ProgramFacts
-from gepa_lite.search.reflect import Subject, lessons_of, reflection_prompt
+from gepa_lite.search.reflect import Subject, Template, lessons_of, reflection_prompt
 from gepa_lite.search.reply import UnusableReply, extract_prompt
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
+from gepa_lite.search.trial import run_trial
 
 MINIBATCH_FIRST = 0
 """Priority of minibatch rollouts: a proposal waits for them, validation waits for proposals."""
 
-
-def values_of(rollouts: Sequence[Rollout]) -> tuple[float | None, ...]:
-    """The values in order; None is missing."""
-    return tuple(rollout.value for rollout in rollouts)
-
-
-def objectives_of(rollouts: Sequence[Rollout]) -> dict[str, tuple[float | None, ...]]:
-    """The feedback's further scores by name, in order; None where a rollout has none of that name."""
-    named = [rollout.feedback.objectives if rollout.feedback is not None else {} for rollout in rollouts]
-    return {name: tuple(row.get(name) for row in named) for name in sorted({name for row in named for name in row})}
-
-
-def spend_of(rollouts: Iterable[Rollout]) -> Spend:
-    """Logical cost of rollouts. A missing one counts as a rollout too: it was run."""
-    spend = Spend()
-    for rollout in rollouts:
-        spend = spend + Spend(rollouts=1, task=rollout.usage, judge=rollout.judge_usage)
-    return spend
+_REMEMBERED = 5
+"""Rejected edits of a module that an edit prompt shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +32,31 @@ class _Draft:
     """A proposal in the making."""
 
     slot: Slot
-    module: str
+    modules: tuple[str, ...]
     before: tuple[float | None, ...]
     spend: Spend
-    model: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
     shown: Mapping[str, int] = field(default_factory=dict)
 
-    def end(self, status: ProposalStatus, code: str, reason: str, text: str | None = None, after: Sequence[float | None] = ()) -> Proposed:
+    def end(self, status: ProposalStatus, code: str, reason: str, after: Sequence[float | None] = ()) -> Proposed:
         """The event."""
         slot = self.slot
         return Proposed(
-            slot.step,
-            slot.index,
-            slot.parent.index,
-            self.module,
-            slot.example_ids,
-            self.before,
-            status,
-            code,
-            reason,
-            text,
-            tuple(after),
-            self.model,
-            self.shown,
-            self.spend,
+            step=slot.step,
+            slot=slot.index,
+            parent=slot.parent.index,
+            modules=self.modules,
+            example_ids=slot.example_ids,
+            before=self.before,
+            status=status,
+            code=code,
+            reason=reason,
+            texts=self.texts,
+            after=tuple(after),
+            model=slot.model,
+            proposer=slot.proposer,
+            shown=self.shown,
+            spend=self.spend,
         )
 
 
@@ -81,63 +68,101 @@ def take_slot(slot: Slot, state: RunState, search: Search, facts: ProgramFacts, 
     """
     parent = slot.parent.candidate
     priority = (MINIBATCH_FIRST, slot.step, slot.index)
-    rollouts = ports.evaluate(parent, slot.example_ids, sample=slot.sample, priority=priority)
-    new = [r for r in rollouts if not search.reuse or (parent.id, r.key.example_id) not in state.paid_rollouts]
-    module = _module_that_ran(slot, rollouts)
-    draft = _Draft(slot, module, values_of(rollouts), spend_of(new))
-    if missing := _missing(rollouts):
-        return draft.end("void", "missing", missing)
-    before = [value for value in draft.before if value is not None]
+    trial = run_trial(ports, parent, slot.example_ids, repeats=search.repeats, sample=slot.sample, priority=priority)
+    modules = choose_modules(search.modules, slot.rotation, trial.lessons, search.objective)
+    draft = _Draft(slot, modules, trial.values, trial.spend(slot.unpaid))
+    if trial.missing:
+        return draft.end("void", "missing", trial.missing)
+    before = [value for value in trial.values if value is not None]
+    if not modules:
+        return draft.end("skipped", "no_lessons", "no module ran in the minibatch")
     if search.skip_perfect and all(value >= search.objective.best for value in before):
         return draft.end("skipped", "perfect", "the parent has the best possible score on the whole minibatch")
-    lessons = lessons_of(module, rollouts, search.seed, slot.address)
-    if not lessons:
-        return draft.end("skipped", "no_lessons", "no module ran in the minibatch")
 
-    subject = Subject(module, facts.signatures[module], parent.texts[module], facts.purpose)
-    prompt = reflection_prompt(search.reflection_template, subject, lessons, search.reflection_limits)
-    try:
-        reply = ports.reflect(prompt.messages, address=slot.address)
-    except ModelError as error:
-        draft = replace(draft, shown=prompt.shown)
-        if error.fault == "world":
-            return draft.end("void", "reflection_failed", f"the reflection model failed: {error}")
-        return draft.end("rejected", error.kind, f"the reflection model failed: {error}")
-    spend = draft.spend + Spend(proposals=1, reflection=reply.usage)
-    draft = replace(draft, shown=prompt.shown, model=reply.model, spend=spend)
-
-    try:
-        text = extract_prompt(reply.text, reply.finish_reason)
-    except UnusableReply as problem:
-        return draft.end("rejected", problem.code, str(problem))
-    child = parent.replace({module: text})
-    if text == parent.texts[module]:
-        return draft.end("rejected", "unchanged", "the proposed prompt is the parent's", text)
+    outcome = _rewrite(draft, trial.lessons, state, search, facts, ports)
+    if isinstance(outcome, Proposed):
+        return outcome
+    draft = outcome
+    child = parent.replace(draft.texts)
     if child.id in state.seen:
-        return draft.end("rejected", "known", "the proposed candidate is in the pool already", text)
-    if breach := Contract(search.max_prompt_tokens).breach(text):
-        return draft.end("rejected", "contract", breach, text)
+        return draft.end("rejected", "known", "the proposed candidate is in the pool already")
 
-    judged = ports.evaluate(child, slot.example_ids, sample=slot.sample, priority=priority)
-    draft = replace(draft, spend=draft.spend + spend_of(judged))
-    values = values_of(judged)
-    if missing := _missing(judged):
-        return draft.end("void", "missing", missing, text, values)
-    after = [value for value in values if value is not None]
+    judged = run_trial(ports, child, slot.example_ids, repeats=search.repeats, sample=slot.sample, priority=priority)
+    draft = replace(draft, spend=draft.spend + judged.spend())
+    if judged.missing:
+        return draft.end("void", "missing", judged.missing, judged.values)
+    after = [value for value in judged.values if value is not None]
     gain = f"{sum(before):g} to {sum(after):g} on {len(after)} examples"
-    if ACCEPTANCE[search.accept](before, after):
-        return draft.end("accepted", "improved", gain, text, values)
-    return draft.end("rejected", "not_better", gain, text, values)
+    if search.acceptance(before, after):
+        return draft.end("accepted", "improved", gain, judged.values)
+    return draft.end("rejected", "not_better", gain, judged.values)
 
 
-def _module_that_ran(slot: Slot, rollouts: Sequence[Rollout]) -> str:
-    """The first module in rotation that ran in the minibatch; the first in rotation where none did."""
-    ran = {module for rollout in rollouts for module in rollout.trace.modules}
-    return next((module for module in slot.modules if module in ran), slot.modules[0])
+def _rewrite(
+    draft: _Draft, rollouts: Sequence[Rollout], state: RunState, search: Search, facts: ProgramFacts, ports: Ports
+) -> _Draft | Proposed:
+    """Ask for a new text of each module of the draft; the draft with the usable ones, or the proposal's end where there is none."""
+    slot, parent = draft.slot, draft.slot.parent.candidate
+    # the worst first, so that what is cut to fit is what went well
+    rollouts = sorted(rollouts, key=lambda rollout: rollout.value if rollout.value is not None else 0.0)
+    problem: tuple[str, str] | None = None
+    for number, module in enumerate(draft.modules):
+        lessons = lessons_of(module, rollouts, slot.horizon, search.seed, (slot.step, slot.index))
+        subject = Subject(module, facts.signatures[module], parent.texts[module], facts.purpose)
+        prompt = reflection_prompt(_template(slot, module, state, search), subject, lessons, search.reflection_limits)
+        draft = replace(draft, shown=_summed(draft.shown, prompt.shown))
+        try:
+            reply = ports.reflect(prompt.messages, model=slot.model, address=(slot.step, slot.index, number))
+        except ModelError as error:
+            if error.fault == "world":
+                return draft.end("void", "reflection_failed", f"the reflection model failed: {error}")
+            problem = error.kind, f"the reflection model failed: {error}"
+            continue
+        draft = replace(draft, spend=draft.spend + Spend(proposals=1, reflection=reply.usage))
+        try:
+            text = _read(slot, parent.texts[module], reply.text, reply.finish_reason, search)
+        except UnusableReply as unusable:
+            problem = unusable.code, str(unusable)
+        else:
+            draft = replace(draft, texts={**draft.texts, module: text})
+    if draft.texts:
+        return draft
+    assert problem is not None
+    return draft.end("rejected", *problem)
 
 
-def _missing(rollouts: Sequence[Rollout]) -> str | None:
-    failures = [rollout.failure for rollout in rollouts if rollout.missing and rollout.failure is not None]
-    if not failures:
-        return None
-    return f"{len(failures)} of {len(rollouts)} rollouts are missing: {failures[0].message}"
+def _read(slot: Slot, before: str, reply: str, finish_reason: str, search: Search) -> str:
+    if slot.proposer == "edit":
+        text = apply_edits(before, read_edits(reply, finish_reason), search.edit_words)
+    else:
+        text = extract_prompt(reply, finish_reason)
+    if text == before:
+        raise UnusableReply("unchanged", "the proposed prompt is the parent's")
+    if breach := Contract(search.max_prompt_tokens).breach(text):
+        raise UnusableReply("contract", breach)
+    return text
+
+
+def _template(slot: Slot, module: str, state: RunState, search: Search) -> Template:
+    if slot.proposer == "rewrite":
+        return Template("reflect.j2", search.reflection_template)
+    rejected = []
+    for proposal in reversed(state.proposals):
+        if proposal.code == "not_better" and module in proposal.texts and proposal.parent == slot.parent.index:
+            added = _added_words(slot.parent.candidate.texts[module], proposal.texts[module])
+            if added and added not in rejected:
+                rejected.append(added)
+        if len(rejected) == _REMEMBERED:
+            break
+    return Template("edit.j2", None, {"max_words": search.edit_words, "rejected": rejected})
+
+
+def _added_words(before: str, after: str) -> str:
+    """The lines and sentences of a text that the other lacks, cut to 200 characters."""
+    known = set(before.replace("\n", ". ").split(". "))
+    added = ". ".join(piece for piece in after.replace("\n", ". ").split(". ") if piece not in known)
+    return added[:200]
+
+
+def _summed(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
+    return {name: a.get(name, 0) + b.get(name, 0) for name in {**a, **b}}

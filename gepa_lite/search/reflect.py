@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
+from jinja2 import Template as JinjaTemplate
 
 from gepa_lite.core.call import Call, Message
+from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.core.seeds import stream
@@ -36,8 +38,18 @@ class ReflectionLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A call of another step in the same rollout, with what the feedback says of that step."""
+
+    module: str
+    inputs: Mapping[str, Any] | str
+    outputs: Mapping[str, Any] | str
+    review: str
+
+
+@dataclass(frozen=True, slots=True)
 class Lesson:
-    """One rollout as the reflection model sees it: one call of the module, and the words on the rollout."""
+    """One rollout as the reflection model sees it: one call of the module, the calls around it within the credit horizon, and the words on the rollout."""
 
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Any]
@@ -45,6 +57,7 @@ class Lesson:
     error: str | None
     feedback: str
     score: float | None
+    context: tuple[Neighbour, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,21 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
+class Template:
+    """A reflection template: a file of ours, or a text of the user's, and further values it gets as data.
+
+    Attributes:
+        file: ``"reflect.j2"`` or ``"edit.j2"``.
+        text: a Jinja2 text in its place, or None. It gets ``module``, ``signature``, ``prompt``, ``purpose`` and ``lessons``.
+        values: what the file needs beside these.
+    """
+
+    file: str
+    text: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ReflectionPrompt:
     """The messages, and how they were cut: ``examples``, ``dropped_examples``, ``shortened_values``, ``tokens`` (estimated)."""
 
@@ -65,10 +93,17 @@ class ReflectionPrompt:
     shown: Mapping[str, int]
 
 
-def lessons_of(module: str, rollouts: Sequence[Rollout], seed: int, address: tuple[int, ...]) -> list[Lesson]:
+def lessons_of(module: str, rollouts: Sequence[Rollout], horizon: int | None, seed: int, address: tuple[int, ...]) -> list[Lesson]:
     """One lesson for each rollout in which the module ran.
 
     Where it ran several times, a call whose reply could not be used is preferred; among the rest one is drawn (papers: GEPA §1.6).
+
+    Args:
+        module: path of the module that is rewritten.
+        rollouts: of the minibatch.
+        horizon: calls shown before and after the module's own: 0 is that call alone, None the whole rollout.
+        seed: the search's seed.
+        address: names the proposal.
     """
     lessons = []
     for rollout in rollouts:
@@ -77,21 +112,46 @@ def lessons_of(module: str, rollouts: Sequence[Rollout], seed: int, address: tup
             continue
         failed = [call for call in calls if call.error is not None]
         draw = stream(seed, "call", *address, rollout.key.example_id)
-        lessons.append(_lesson(module, draw.choice(failed or list(calls)), rollout))
+        lessons.append(_lesson(module, draw.choice(failed or list(calls)), rollout, horizon))
     return lessons
 
 
-def _lesson(module: str, call: Call, rollout: Rollout) -> Lesson:
-    assert rollout.feedback is not None
-    words = rollout.feedback.for_module(module) or f"score {rollout.feedback.score:g}"
-    return Lesson(call.inputs, call.outputs or {}, call.reply, call.error, words, rollout.feedback.score)
+def _lesson(module: str, call: Call, rollout: Rollout, horizon: int | None) -> Lesson:
+    feedback = rollout.feedback
+    assert feedback is not None
+    words = feedback.for_module(module) or f"score {feedback.score:g}"
+    if module in feedback.scores:
+        words = f"{words} (this step's own score: {feedback.scores[module]:g})"
+    return Lesson(call.inputs, call.outputs or {}, call.reply, call.error, words, feedback.score, _around(call, rollout, horizon))
 
 
-def reflection_prompt(template: str | None, subject: Subject, lessons: Sequence[Lesson], limits: ReflectionLimits) -> ReflectionPrompt:
+def _around(call: Call, rollout: Rollout, horizon: int | None) -> tuple[Neighbour, ...]:
+    calls, feedback = rollout.trace.calls, rollout.feedback
+    assert feedback is not None
+    place = next(index for index, other in enumerate(calls) if other is call)
+    first, last = (0, len(calls)) if horizon is None else (max(0, place - horizon), place + horizon + 1)
+    return tuple(
+        Neighbour(
+            other.module,
+            other.inputs,
+            other.outputs if other.outputs is not None else f"failed: {other.error}",
+            _review(other.module, feedback),
+        )
+        for other in calls[first:last]
+        if other is not call
+    )
+
+
+def _review(module: str, feedback: Feedback) -> str:
+    score = f"score {feedback.scores[module]:g}" if module in feedback.scores else ""
+    return "; ".join(part for part in (feedback.modules.get(module, ""), score) if part)
+
+
+def reflection_prompt(template: Template, subject: Subject, lessons: Sequence[Lesson], limits: ReflectionLimits) -> ReflectionPrompt:
     """Render the reflection prompt within its limits.
 
     Args:
-        template: a Jinja2 text of the user's, or None for ours. It gets ``module``, ``signature``, ``prompt``, ``purpose`` and ``lessons`` as data.
+        template: ours or the user's.
         subject: what is rewritten.
         lessons: at least one.
         limits: how much may be shown.
@@ -134,6 +194,7 @@ def _shorten(lessons: Sequence[Lesson], chars: int) -> tuple[list[Lesson], int]:
             reply=cut(lesson.reply),
             error=None if lesson.error is None else cut(lesson.error),
             feedback=cut(lesson.feedback),
+            context=tuple(Neighbour(c.module, cut(c.inputs), cut(c.outputs), cut(c.review)) for c in lesson.context),
         )
         for lesson in lessons
     ]
@@ -151,21 +212,26 @@ def _environment() -> Environment:
     )
 
 
-def _render(template: str | None, subject: Subject, lessons: Sequence[Lesson]) -> str:
+@lru_cache(maxsize=8)
+def _compiled(text: str) -> JinjaTemplate:
+    return _environment().from_string(text)
+
+
+def _render(template: Template, subject: Subject, lessons: Sequence[Lesson]) -> str:
     values = {
+        **template.values,
         "module": subject.module,
         "signature": subject.signature,
         "prompt": subject.prompt,
         "purpose": subject.purpose,
         "lessons": lessons,
     }
-    environment = _environment()
-    if template is None:
-        return environment.get_template("reflect.j2").render(values).strip()
+    if template.text is None:
+        return _environment().get_template(template.file).render(values).strip()
     try:
-        return environment.from_string(template).render(values).strip()
+        return _compiled(template.text).render(values).strip()
     except TemplateError as error:
         raise UsageError(
             f"Search(reflection_template=...) does not render: {error}. It may use module, signature, prompt, purpose and lessons "
-            f"(each with inputs, outputs, reply, error, feedback, score)."
+            f"(each with inputs, outputs, reply, error, feedback, score, context)."
         ) from None

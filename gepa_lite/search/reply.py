@@ -39,7 +39,7 @@ def extract_prompt(reply: str, finish_reason: str = "stop") -> str:
     """
     if finish_reason == "length":
         raise UnusableReply("cut_off", "the reply was cut off at the reflection model's token limit; raise Search(reflection_tokens=)")
-    text = _without_reasoning(reply)
+    text = without_reasoning(reply)
     if not text.strip():
         raise UnusableReply("empty", "the reply is empty" if not reply.strip() else "the reply is reasoning only")
     block = _tagged(text)
@@ -49,7 +49,12 @@ def extract_prompt(reply: str, finish_reason: str = "stop") -> str:
     return block.strip()
 
 
-def _without_reasoning(reply: str) -> str:
+def without_reasoning(reply: str) -> str:
+    """The reply without ``<think>...</think>``.
+
+    Raises:
+        UnusableReply: it ends within its reasoning.
+    """
     text = _THINK.sub("", reply)
     close = list(_THINK_CLOSE.finditer(text))
     if close:

@@ -10,15 +10,35 @@ from typing import Any, Literal
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.ids import jsonable, text_hash
 from gepa_lite.errors import UsageError
-from gepa_lite.search.accept import ACCEPTANCE
+from gepa_lite.search.accept import ACCEPTANCE, Acceptance
+from gepa_lite.search.minibatch import Schedule
 from gepa_lite.search.reflect import ReflectionLimits
 from gepa_lite.search.select import SELECTORS, Selector
+from gepa_lite.search.stop_rules import StopRule
 
 _NAMES: Mapping[str, Collection[str]] = {
     "selector": SELECTORS,
     "frontier": ("example", "objective", "hybrid", "product"),
     "accept": ACCEPTANCE,
+    "merge": ("none", "paper", "complementary"),
+    "modules": ("round_robin", "all", "blame"),
+    "sampling": ("epoch", "hard"),
+    "validation": ("full", "staged"),
+    "proposer": ("rewrite", "edit"),
+    "mixing": ("weights", "bandit"),
+    "horizon": ("adaptive", "episode"),
 }
+_COUNTS = (
+    "fan",
+    "window",
+    "repeats",
+    "merge_attempts",
+    "merge_give_up",
+    "validation_block",
+    "edit_words",
+    "reflection_tokens",
+    "max_prompt_tokens",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +47,33 @@ class Search:
 
     Attributes:
         seed: of every random draw. Two runs of one seed and the same model answers are equal, event for event.
-        minibatch: training examples per proposal. 3 is the paper's.
+        minibatch: training examples per proposal; 3 is the paper's. A schedule ``((0, 3), (40, 6))`` gives the size from a proposal on.
+        sampling: ``"epoch"`` (the paper's): every example once or twice an epoch; ``"hard"``: examples that candidates failed on more often.
         fan: proposals from one parent at a time, on distinct minibatches, for modules in rotation; the best accepted text of each module joins one child, which alone is
             validated. 1 is the paper's loop.
+        window: steps in flight. 1 is the paper's loop; more fill idle models and lower the score, since a step then can't see the outcome of the ones before.
+        repeats: rollouts of an example whose mean is its value; for programs whose answers vary.
         selector: how the parent is chosen: ``"pareto"`` (the paper's), ``"likely"``, ``"best"``, ``"epsilon_greedy"``, ``"top_k_pareto"``, ``"beam"``, ``"elite"``, or an object of
             ``gepa_lite.search.select`` with other settings.
         frontier: what candidates compete for: validation examples (the paper's), objectives, both, or every pair of the two.
-        accept: ``"strict"`` (the paper's): the child must be better than its parent on the same minibatch; ``"non_strict"``: at least as good.
+        modules: which module of the parent is rewritten: ``"round_robin"`` (the paper's), ``"all"`` at once, or by ``"blame"``.
+        accept: ``"strict"`` (the paper's): the child must be better than its parent on the same minibatch; ``"non_strict"``: at least as good; ``"paired"``: better beyond chance; or an object of
+            ``gepa_lite.search.accept``.
+        validation: ``"full"`` (the paper's) or ``"staged"``: in blocks, ended early where the candidate's chance to lead or to win an example alone falls below ``validation_bound``.
+        validation_block: examples in a block.
+        validation_bound: the chance below which a staged validation ends.
+        merge: whether lineages that improved different modules are joined: ``"none"``, ``"paper"`` (after each accepted proposal, a pair drawn from the front) or ``"complementary"`` (the pair that wins
+            on the most different examples). ``True`` and ``False`` stand for ``"complementary"`` and ``"none"``.
+        merge_attempts: merges tried at most, accepted or not. 5 is the paper's number of accepted ones.
+        merge_give_up: failed merges in a row after which merging ends.
         skip_perfect: a minibatch on which the parent has the best possible score is skipped: there is nothing to learn from it.
         reuse: a candidate's rollout on a training example is paid once and used again; False samples anew each time, for programs whose answers vary.
+        horizon: calls around the module's own that the reflection sees: 0 is that call alone, ``"episode"`` the whole rollout, ``"adaptive"`` more of it the longer nothing is accepted.
+        proposer: ``"rewrite"`` (whole text, the paper's) or ``"edit"`` (a few bounded changes, with a memory of rejected ones).
+        edit_words: words that the edits of one proposal may take out and put in.
+        mixing: how one of several reflection models is chosen: by ``"weights"``, or by a ``"bandit"`` over accepted proposals per cost.
+        plateau: proposals without an accepted one after which another reflection model, and the other proposer, get a turn; 0 is never.
+        stop: further stop rules; the search ends at the first that holds.
         objective: direction and range of the scores.
         reflection_template: a Jinja2 text in place of ours; gets ``module``, ``signature``, ``prompt``, ``purpose`` and ``lessons``.
         reflection_limits: how much the reflection prompt may show.
@@ -45,13 +83,29 @@ class Search:
     """
 
     seed: int = 0
-    minibatch: int = 3
+    minibatch: Schedule = 3
+    sampling: Literal["epoch", "hard"] = "epoch"
     fan: int = 1
+    window: int = 1
+    repeats: int = 1
     selector: str | Selector = "pareto"
     frontier: Literal["example", "objective", "hybrid", "product"] = "example"
-    accept: str = "strict"
+    modules: Literal["round_robin", "all", "blame"] = "round_robin"
+    accept: str | Acceptance = "strict"
+    validation: Literal["full", "staged"] = "full"
+    validation_block: int = 10
+    validation_bound: float = 0.05
+    merge: bool | Literal["none", "paper", "complementary"] = "none"
+    merge_attempts: int = 5
+    merge_give_up: int = 3
     skip_perfect: bool = True
     reuse: bool = True
+    horizon: int | Literal["adaptive", "episode"] = 0
+    proposer: Literal["rewrite", "edit"] = "rewrite"
+    edit_words: int = 120
+    mixing: Literal["weights", "bandit"] = "weights"
+    plateau: int = 0
+    stop: tuple[StopRule, ...] = ()
     objective: Objective = field(default_factory=Objective)
     reflection_template: str | None = None
     reflection_limits: ReflectionLimits = field(default_factory=ReflectionLimits)
@@ -60,24 +114,64 @@ class Search:
     max_prompt_tokens: int = 2_000
 
     def __post_init__(self) -> None:
-        for name in ("minibatch", "fan", "reflection_tokens", "max_prompt_tokens"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UsageError(f"Search({name}={value!r}): a whole number of at least 1 is needed.")
+        if isinstance(self.merge, bool):
+            # frozen: the shorthand is spelled out once, here
+            object.__setattr__(self, "merge", "complementary" if self.merge else "none")
+        for name in _COUNTS:
+            _check_count(name, getattr(self, name), 1)
+        _check_count("plateau", self.plateau, 0)
+        self._check_minibatch()
         for name, known in _NAMES.items():
             value = getattr(self, name)
             if isinstance(value, str) and value not in known:
                 raise UsageError(f"Search({name}={value!r}): one of {', '.join(map(repr, sorted(known)))} is needed.")
+        if not isinstance(self.horizon, str):
+            _check_count("horizon", self.horizon, 0)
+        if not 0 <= self.validation_bound < 1:
+            raise UsageError(f"Search(validation_bound={self.validation_bound!r}): a probability below 1 is needed.")
+
+    def _check_minibatch(self) -> None:
+        if isinstance(self.minibatch, int):
+            _check_count("minibatch", self.minibatch, 1)
+            return
+        # TOML and JSON give lists
+        object.__setattr__(self, "minibatch", tuple((int(start), int(size)) for start, size in self.minibatch))
+        starts = [start for start, _ in self.minibatch]
+        if not starts or starts[0] != 0 or sorted(set(starts)) != starts or any(size < 1 for _, size in self.minibatch):
+            raise UsageError(
+                f"Search(minibatch={self.minibatch!r}): pairs (from proposal, size) are needed, the first from 0, in rising order."
+            )
+
+    @property
+    def least_minibatch(self) -> int:
+        """The smallest size that the schedule has."""
+        return self.minibatch if isinstance(self.minibatch, int) else min(size for _, size in self.minibatch)
 
     @property
     def parent_selector(self) -> Selector:
         """The selector itself."""
         return SELECTORS[self.selector] if isinstance(self.selector, str) else self.selector
 
+    @property
+    def acceptance(self) -> Acceptance:
+        """The acceptance rule itself."""
+        return ACCEPTANCE[self.accept] if isinstance(self.accept, str) else self.accept
+
     def fingerprint(self) -> Mapping[str, Any]:
-        """The rules as JSON types; a long template is represented by its hash."""
+        """The rules as JSON types; a template is represented by its hash."""
         rules: dict[str, Any] = jsonable({item.name: getattr(self, item.name) for item in dataclasses.fields(self)})
-        rules["selector"] = {"rule": type(self.parent_selector).__name__, "settings": jsonable(self.parent_selector)}
+        for name, rule in (("selector", self.parent_selector), ("accept", self.acceptance)):
+            rules[name] = _named(rule)
+        rules["stop"] = [_named(rule) for rule in self.stop]
         if self.reflection_template is not None:
             rules["reflection_template"] = text_hash(self.reflection_template)
         return rules
+
+
+def _named(rule: object) -> dict[str, Any]:
+    return {"rule": type(rule).__name__, "settings": jsonable(rule)}
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"Search({name}={value!r}): a whole number of at least {least} is needed.")

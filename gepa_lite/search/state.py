@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gepa_lite.core.append_only import Log, Rows, Seen
 from gepa_lite.core.budget import Budget, Spend
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.events import BudgetChanged, Event, Proposed, RunStarted, SeedValidated, StepEnded, Stopped, Tested, Validated
+from gepa_lite.core.events import BudgetChanged, Event, Merged, Proposed, RunStarted, SeedValidated, StepEnded, Stopped, Tested, Validated
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class RunState:
         skipped_row: proposals in a row that had nothing to learn from.
         void_row: proposals in a row that lost a rollout or the reflection to an outage.
         proposals: all proposals so far, in order.
+        merges: all merges so far, in order.
         stopped: why the search ended, None while it goes on.
         tested: the test's outcome, None before it.
         budget: the bounds in force.
@@ -82,6 +84,7 @@ class RunState:
     skipped_row: int = 0
     void_row: int = 0
     proposals: Log[Proposed] = field(default_factory=Log)
+    merges: Log[Merged] = field(default_factory=Log)
     stopped: Stopped | None = None
     tested: Tested | None = None
     budget: Budget = field(default_factory=Budget)
@@ -106,6 +109,10 @@ class RunState:
                 return self._after_seed(event)
             case Proposed():
                 return self._after_proposal(event)
+            case Merged():
+                return dataclasses.replace(
+                    self, merges=self.merges.append(event), spend=self.spend + event.spend, costs=self._dearer(event.spend)
+                )
             case Validated():
                 parent = self.pool[event.parents[0]]
                 pointer = max(self.pointers[index] for index in event.parents)
@@ -128,10 +135,11 @@ class RunState:
 
     def _after_proposal(self, event: Proposed) -> RunState:
         parent = self.pool[event.parent]
-        child_id = "" if event.text is None else parent.candidate.replace({event.module: event.text}).id
+        child_id = parent.candidate.replace(event.texts).id if event.texts else ""
         judged = ((parent.candidate.id, event.before), (child_id, event.after))
         charged = [(owner, ex) for owner, row in judged for ex, value in zip(event.example_ids, row, strict=False) if value is not None]
-        place = self.rotation.index(event.module) if event.module in self.rotation else self.pointers[event.parent]
+        turned = [self.rotation.index(module) for module in event.modules if module in self.rotation]
+        place = turned[-1] if turned else self.pointers[event.parent]
         pointers = (*self.pointers[: event.parent], (place + 1) % len(self.rotation), *self.pointers[event.parent + 1 :])
         usable = event.status in ("accepted", "rejected") and bool(event.after)
         return dataclasses.replace(
@@ -147,6 +155,9 @@ class RunState:
         )
 
     def _join(self, candidate: Candidate, parents: tuple[int, ...], step: int, event: SeedValidated | Validated, pointer: int) -> RunState:
+        if candidate.id in self.seen:
+            # two steps in flight at once made the same child: it was paid for, and is in the pool already
+            return dataclasses.replace(self, spend=self.spend + event.spend)
         member = Member(len(self.pool), candidate, parents, step, mean_of(event.values))
         names = event.objectives if len(self.pool) == 0 else self.objectives
         empty = (None,) * len(event.values)
@@ -188,7 +199,19 @@ def mean_of(values: Sequence[float | None]) -> float | None:
 
 def replay(events: Iterable[Event]) -> RunState:
     """The state after a log of events."""
+    return replay_history(events)[-1]
+
+
+def replay_history(events: Iterable[Event], keep: int = 1) -> list[RunState]:
+    """The states after the last ``keep`` points at which steps may be planned (the seed's validation and each step's end), the newest, which is the state after all events, last."""
     state = RunState()
+    states: deque[RunState] = deque(maxlen=keep)
     for event in events:
         state = state.apply(event)
-    return state
+        if isinstance(event, (SeedValidated, StepEnded)):
+            states.append(state)
+    if not states or states[-1] is not state:
+        if states:
+            states.pop()
+        states.append(state)
+    return list(states)

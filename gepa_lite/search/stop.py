@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gepa_lite.core.events import Stopped
 from gepa_lite.search.plan import StepPlan
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
+from gepa_lite.search.stop_rules import Surroundings
 
 UNUSABLE_IN_A_ROW = 10
 """Replies in a row without a usable prompt that end the search."""
 
 
-def why_stop(state: RunState, plan: StepPlan, search: Search, elapsed: float) -> Stopped | None:
+def why_stop(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], search: Search, around: Surroundings) -> Stopped | None:
     """Why the next step may not be taken, or None.
 
     Args:
         state: as committed.
         plan: the next step.
+        uncommitted: steps in flight that the state does not hold yet.
         search: the rules.
-        elapsed: seconds of the run so far.
+        around: what the rules may know of the world.
     """
     assert state.started is not None
     if state.best.mean is not None and state.best.mean >= search.objective.best:
@@ -28,32 +32,36 @@ def why_stop(state: RunState, plan: StepPlan, search: Search, elapsed: float) ->
         return Stopped(
             "reflection", f"the reflection model gave no usable prompt {UNUSABLE_IN_A_ROW} times in a row: {'; '.join(reasons[:3])}"
         )
-    epoch = -(-len(state.started.train_ids) // search.minibatch)
+    epoch = -(-len(state.started.train_ids) // search.least_minibatch)
     if state.skipped_row >= max(20, 2 * epoch):
         return Stopped(
             "nothing_to_learn", f"the last {state.skipped_row} minibatches were all perfect: the training examples teach nothing more"
         )
-    return _budget(state, plan, elapsed)
+    for rule in search.stop:
+        if reason := rule(state, search.objective, around):
+            return Stopped("rule", reason)
+    return _budget(state, plan, uncommitted, around.elapsed)
 
 
-def _budget(state: RunState, plan: StepPlan, elapsed: float) -> Stopped | None:
+def _budget(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], elapsed: float) -> Stopped | None:
     assert state.started is not None
     budget, spend, costs = state.budget, state.spend, state.costs
+    steps = (*uncommitted, plan)
     tests = 2 * len(state.started.test_ids)
+    rollouts, proposals = sum(step.rollouts for step in steps), sum(step.proposals for step in steps)
     for_test = f" and the test set's {tests}" if tests else ""
-    if budget.rollouts is not None and spend.rollouts + plan.rollouts + tests > budget.rollouts:
+    if budget.rollouts is not None and spend.rollouts + rollouts + tests > budget.rollouts:
         left = budget.rollouts - spend.rollouts
-        return Stopped("budget", f"{left:,} of {budget.rollouts:,} rollouts are left; one more step may take {plan.rollouts:,}{for_test}")
-    if budget.proposals is not None and spend.proposals + plan.fan > budget.proposals:
+        return Stopped("budget", f"{left:,} of {budget.rollouts:,} rollouts are left; one more step may take {rollouts:,}{for_test}")
+    if budget.proposals is not None and spend.proposals + proposals > budget.proposals:
         return Stopped("budget", f"{spend.proposals:,} of {budget.proposals:,} proposals are made")
     if budget.seconds is not None and elapsed >= budget.seconds:
         return Stopped("budget", f"{elapsed:,.0f} of {budget.seconds:,.0f} seconds are over")
-    rollouts = plan.rollouts + tests
-    tokens = rollouts * costs.rollout_tokens + plan.fan * costs.reflection_tokens
+    tokens = (rollouts + tests) * costs.rollout_tokens + proposals * costs.reflection_tokens
     if budget.tokens is not None and spend.tokens + tokens > budget.tokens:
         left = budget.tokens - spend.tokens
         return Stopped("budget", f"{left:,} of {budget.tokens:,} tokens are left; one more step{for_test} may take {tokens:,.0f}")
-    usd = rollouts * costs.rollout_usd + plan.fan * costs.reflection_usd
+    usd = (rollouts + tests) * costs.rollout_usd + proposals * costs.reflection_usd
     if budget.usd is not None and (spend.usd or 0.0) + usd > budget.usd:
         left_usd = budget.usd - (spend.usd or 0.0)
         return Stopped("budget", f"{left_usd:.4f} of {budget.usd:.2f} USD are left; one more step{for_test} may take {usd:.4f}")

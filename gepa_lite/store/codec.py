@@ -23,7 +23,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from gepa_lite.core.events import BudgetChanged, Event, Proposed, RunStarted, SeedValidated, StepEnded, Stopped, Tested, Validated
+from gepa_lite.core.events import BudgetChanged, Event, Merged, Proposed, RunStarted, SeedValidated, StepEnded, Stopped, Tested, Validated
 from gepa_lite.core.example import Example
 from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Rollout
@@ -121,7 +121,7 @@ class Codec(Generic[T]):
         if version != self.version:
             raise _upgrade(f"{self.kind} records of version {version} (known: {self.version})")
         try:
-            return cast(T, self._form.decode(_decode_json(body)))
+            return cast("T", self._form.decode(_decode_json(body)))
         except (_Mismatch, ValueError) as error:
             raise StoreError(
                 f"A {self.kind} record is damaged: {error}. Restore the run's folder from a copy, or start a new run."
@@ -239,10 +239,13 @@ def _tuple_form(form: _Form) -> _Form:
 
 
 def _mapping_form(form: _Form) -> _Form:
+    # keys of user data may be anything, as jsonable has it
+    key_step = str if form is _LEAVES[Any] else _text
+
     def encode(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise _Mismatch(f": a mapping is needed, got {value!r:.80}")
-        return {_text(key): item if type(item) in form.written_as_is else form.encode(item) for key, item in value.items()}
+        return {key_step(key): item if type(item) in form.written_as_is else form.encode(item) for key, item in value.items()}
 
     def decode(value: Any) -> Any:
         if type(value) is not dict:
@@ -290,18 +293,22 @@ def _record_encoder(record: type[Any], forms: Mapping[str, _Form], defaults: Map
 def _record_decoder(record: type[Any], forms: Mapping[str, _Form], defaults: Mapping[str, Any]) -> _Step:
     decoders = {name: (form.decode, form.read_as_is) for name, form in forms.items()}
     # frozen, so all records can share them
-    shared = {name: default for name, default in defaults.items() if default is not dataclasses.MISSING}
+    shared = tuple((name, default) for name, default in defaults.items() if default is not dataclasses.MISSING)
 
     def decode(value: Any) -> Any:
         if type(value) is not dict:
             raise _Mismatch(f": a {record.__name__} is needed, got {value!r:.80}")
-        fields, name = {**shared, **value}, ""
+        name = ""
         try:
+            # in place: the dict was made by the parser for us alone
             for name, item in value.items():
                 step, as_is = decoders[name]
                 if type(item) not in as_is:
-                    fields[name] = step(item)
-            return record(**fields)
+                    value[name] = step(item)
+            for name, default in shared:
+                if name not in value:
+                    value[name] = default
+            return record(**value)
         except KeyError:
             raise _upgrade(f"the field {name!r} of a {record.__name__}, which this release does not know") from None
         except _Mismatch as error:
@@ -320,6 +327,7 @@ EVENTS: Mapping[type[Any], Codec[Any]] = {
     RunStarted: Codec("run_started", RunStarted),
     SeedValidated: Codec("seed_validated", SeedValidated),
     Proposed: Codec("proposed", Proposed),
+    Merged: Codec("merged", Merged),
     Validated: Codec("validated", Validated),
     StepEnded: Codec("step_ended", StepEnded),
     Stopped: Codec("stopped", Stopped),
@@ -352,4 +360,4 @@ def decode_event(kind: str, version: int, body: str) -> Event:
     codec = _EVENTS_BY_KIND.get(kind)
     if codec is None:
         raise _upgrade(f"events of the unknown kind {kind!r}")
-    return cast(Event, codec.decode(version, body))
+    return cast("Event", codec.decode(version, body))

@@ -67,7 +67,7 @@ def _write_holder(holder: Path) -> None:
     fresh = holder.with_name(f"{holder.name}.{os.getpid()}")
     with suppress(OSError):
         fresh.write_text(json.dumps(note), encoding="utf-8")
-        os.replace(fresh, holder)
+        fresh.replace(holder)
 
 
 def _read_holder(holder: Path) -> str:

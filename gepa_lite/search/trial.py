@@ -1,0 +1,83 @@
+"""A candidate run on some examples, once or several times each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gepa_lite.core.budget import Spend
+from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.rollout import Rollout
+from gepa_lite.search.ports import Ports
+from gepa_lite.search.state import mean_of
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The rollouts of one candidate.
+
+    Attributes:
+        samples: one list of rollouts for each repeat, in the order of the examples.
+    """
+
+    samples: tuple[tuple[Rollout, ...], ...]
+
+    @property
+    def values(self) -> tuple[float | None, ...]:
+        """One value an example: the mean over the repeats, None where one of them is missing."""
+        return tuple(mean_of([rollout.value for rollout in group]) for group in zip(*self.samples, strict=True))
+
+    @property
+    def rollouts(self) -> tuple[Rollout, ...]:
+        """All rollouts, repeat by repeat."""
+        return tuple(rollout for sample in self.samples for rollout in sample)
+
+    @property
+    def lessons(self) -> tuple[Rollout, ...]:
+        """One rollout an example to learn from: the worst of its repeats, the first of equal ones."""
+        return tuple(min(group, key=lambda r: float("inf") if r.value is None else r.value) for group in zip(*self.samples, strict=True))
+
+    @property
+    def missing(self) -> str | None:
+        """What is missing, in words, or None."""
+        failures = [rollout.failure for rollout in self.rollouts if rollout.missing and rollout.failure is not None]
+        return f"{len(failures)} of {len(self.rollouts)} rollouts are missing: {failures[0].message}" if failures else None
+
+    @property
+    def modules(self) -> set[str]:
+        """The modules that ran."""
+        return {module for rollout in self.rollouts for module in rollout.trace.modules}
+
+    @property
+    def objectives(self) -> dict[str, tuple[float | None, ...]]:
+        """The feedback's further scores by name, in the order of the examples; None where a rollout has none of that name."""
+        named = [[r.feedback.objectives if r.feedback is not None else {} for r in group] for group in zip(*self.samples, strict=True)]
+        names = sorted({name for group in named for scores in group for name in scores})
+        return {name: tuple(mean_of([scores.get(name) for scores in group]) for group in named) for name in names}
+
+    def spend(self, charged: Iterable[str] | None = None) -> Spend:
+        """Logical cost. A missing rollout counts too: it was run.
+
+        Args:
+            charged: ids of the examples whose rollouts were not charged before; None for all.
+        """
+        new = None if charged is None else set(charged)
+        spend = Spend()
+        for rollout in self.rollouts:
+            if new is None or rollout.key.example_id in new:
+                spend = spend + Spend(rollouts=1, task=rollout.usage, judge=rollout.judge_usage)
+        return spend
+
+
+def run_trial(
+    ports: Ports, candidate: Candidate, example_ids: Sequence[str], *, repeats: int, sample: int, priority: tuple[int, ...]
+) -> Trial:
+    """Run a candidate on examples, ``repeats`` times each; the repeats' sample numbers follow each other.
+
+    Raises:
+        RunError: the run can't go on.
+    """
+    samples = [
+        tuple(ports.evaluate(candidate, example_ids, sample=sample * repeats + repeat, priority=priority)) for repeat in range(repeats)
+    ]
+    return Trial(tuple(samples))

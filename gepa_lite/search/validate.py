@@ -1,0 +1,128 @@
+"""Run a candidate on the validation set: all of it at once (the paper's), or in blocks that end early where the rest can't matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.events import SeedValidated, Validated
+from gepa_lite.errors import BudgetSpentError, ModelsDownError, UsageError
+from gepa_lite.search.ports import Ports
+from gepa_lite.search.search import Search
+from gepa_lite.search.state import RunState
+from gepa_lite.search.trial import Trial, run_trial
+
+VALIDATION_LATER = 1
+"""Priority of validation rollouts: minibatches, which proposals wait for, go first."""
+
+
+def validate_seed(state: RunState, search: Search, ports: Ports) -> SeedValidated:
+    """Run the seed on the whole validation set.
+
+    Raises:
+        UsageError: the budget can't pay for it.
+        RunError: a cell is missing: without the seed's scores nothing can be compared.
+    """
+    assert state.started is not None
+    seed, ids = Candidate(state.started.texts), state.started.validation_ids
+    try:
+        trial = run_trial(ports, seed, ids, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, -1))
+    except BudgetSpentError as error:
+        raise UsageError(f"the budget can't pay for the seed's validation: {error}. Raise it; what was paid is kept.") from error
+    if trial.missing:
+        raise ModelsDownError(
+            f"the seed's validation has no score for reasons outside the program: {trial.missing}. Resume when they have passed."
+        )
+    idle = tuple(module for module in state.started.texts if module not in trial.modules)
+    return SeedValidated(trial.values, idle, trial.spend(), trial.objectives)
+
+
+def validate(
+    child: Candidate,
+    step: int,
+    parents: tuple[int, ...],
+    texts: Mapping[str, str],
+    state: RunState,
+    search: Search,
+    ports: Ports,
+    charged: Collection[str] = (),
+) -> Validated:
+    """Run a child on the validation set.
+
+    Args:
+        child: the candidate.
+        step: the step's index.
+        parents: indices of its parents.
+        texts: the modules in which it differs from the first parent.
+        state: what it is compared with.
+        search: the rules.
+        ports: the way to the world.
+        charged: ids of validation examples that this step has charged already.
+    """
+    assert state.started is not None
+    ids = state.started.validation_ids
+    blocks = [ids] if search.validation == "full" else _blocks(ids, search.validation_block)
+    trials: list[Trial] = []
+    for block in blocks:
+        trials.append(run_trial(ports, child, block, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, step)))
+        done = sum(len(trial.values) for trial in trials)
+        if done < len(ids) and not _may_matter(state, search, [v for trial in trials for v in trial.values]):
+            break
+    values = [value for trial in trials for value in trial.values]
+    unrun = len(ids) - len(values)
+    objectives = [trial.objectives for trial in trials]
+    names = sorted({name for scores in objectives for name in scores})
+    padding = (None,) * unrun
+    spend = trials[0].spend([i for i in blocks[0] if i not in charged])
+    for trial, block in zip(trials[1:], blocks[1:], strict=False):
+        spend = spend + trial.spend([i for i in block if i not in charged])
+    joined = {
+        name: (*(v for t, s in zip(trials, objectives, strict=True) for v in s.get(name, (None,) * len(t.values))), *padding)
+        for name in names
+    }
+    return Validated(step, parents, texts, (*values, *padding), spend, joined, unrun)
+
+
+def _blocks(ids: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    return [tuple(ids[start : start + size]) for start in range(0, len(ids), size)]
+
+
+def _may_matter(state: RunState, search: Search, values: Sequence[float | None]) -> bool:
+    """Whether a candidate may still beat the best mean or win an example alone, with at least ``Search.validation_bound`` probability."""
+    if any(value is None for value in values):
+        return True
+    known = np.array(values, dtype=np.float64)
+    rows = [member.index for member in state.pool if member.mean is not None]
+    table = state.table.array[rows]
+    best = state.table.array[state.best.index]
+    tops = table.max(axis=0)
+    done = len(known)
+    chance = _chance_to_lead(known, best, done)
+    unsolved = tops < search.objective.best - 1e-12
+    return bool(max(chance, _chance_to_win_alone(known, tops, unsolved, done)) >= search.validation_bound)
+
+
+def _chance_to_lead(known: NDArray[np.float64], best: NDArray[np.float64], done: int) -> float:
+    """Normal approximation: the rest's paired differences to the best candidate go on as those so far, with their uncertainty."""
+    differences, left = known - best[:done], len(best) - done
+    mean = float(differences.mean())
+    # a floor for the spread: a run of equal values is no proof of no variance
+    variance = max(float(differences.var()), 0.05)
+    spread = math.sqrt(variance * left * (1 + left / done))
+    needed = -float(differences.sum())
+    return 0.5 * math.erfc((needed - mean * left) / (spread * math.sqrt(2)))
+
+
+def _chance_to_win_alone(known: NDArray[np.float64], tops: NDArray[np.float64], unsolved: NDArray[np.bool_], done: int) -> float:
+    """Beta-binomial: of the examples that no candidate solves fully, the share beaten so far goes on."""
+    won = int((known[unsolved[:done]] > tops[:done][unsolved[:done]] + 1e-12).sum())
+    if won:
+        return 1.0
+    seen, left = int(unsolved[:done].sum()), int(unsolved[done:].sum())
+    # the chance of no win in `left` more after none in `seen`, under a Beta(1/2, 1/2) prior
+    log_none = sum(math.log((seen + 0.5 + i) / (seen + 1.0 + i)) for i in range(left))
+    return 1.0 - math.exp(log_none)
