@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from gepa_lite.core.feedback import Feedback, Objective
     from gepa_lite.errors import GepaLiteError, ModelError, RolloutError, RunError, UsageError
     from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
-    from gepa_lite.search.reflect import ReflectionLimits
-    from gepa_lite.search.search import Search
     from gepa_lite.program.module import Module
     from gepa_lite.program.outputs import Outputs
     from gepa_lite.program.program import Program
     from gepa_lite.program.recorder import carry
     from gepa_lite.program.signature import Signature
+    from gepa_lite.search.reflect import ReflectionLimits
+    from gepa_lite.search.search import Search
     from gepa_lite.ship.result import Result
 
 _HOMES = {

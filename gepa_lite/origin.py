@@ -6,18 +6,19 @@ An origin is kept in the run's meta under ``ORIGIN_KEY``. It decides nothing: wh
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gepa_lite.core.feedback import Objective
 from gepa_lite.core.ids import jsonable
 from gepa_lite.lm.resolve import LMSpec
 from gepa_lite.program.module import Module
 from gepa_lite.program.program import Program
 from gepa_lite.rollouts.judge import FeedbackFunction
+from gepa_lite.search.reflect import ReflectionLimits
 from gepa_lite.search.search import Search
 
 ORIGIN_KEY = "config"
@@ -30,7 +31,7 @@ _SECRET_VALUE = re.compile(r"\b(?:sk|pk|rk|ghp|hf|xai|gsk|AIza)[-_A-Za-z0-9]{12,
 
 
 def python_origin(
-    program: Program, feedback: FeedbackFunction | None, reflection_lm: LMSpec | None, search: Search, workers: int
+    program: Program, feedback: FeedbackFunction | None, reflection_lm: LMSpec | Mapping[str, float] | None, search: Search, workers: int
 ) -> dict[str, Any]:
     """The origin of a run that a Python program started, as JSON types.
 
@@ -53,16 +54,25 @@ def python_origin(
         "lm": _named(vars(program).get("_lm")),
         "prompts": dict(vars(program).get("_texts") or {}),
         "feedback": None if feedback is None else address_of(feedback),
-        "reflection_lm": _named(reflection_lm),
-        "search": {item.name: jsonable(getattr(search, item.name)) for item in dataclasses.fields(search)},
+        "reflection_lm": dict(reflection_lm) if isinstance(reflection_lm, Mapping) else _named(reflection_lm),
+        "search": search_table(search),
         "workers": workers,
-        "obstacle": _obstacle(program, feedback, reflection_lm),
+        "obstacle": _obstacle(program, feedback, reflection_lm, search),
         "script": None if script is None else str(Path(script).absolute()),
         "module": None if spec is None else spec.name,
         "argv": without_secrets(sys.argv[1:]),
-        "folder": os.getcwd(),
-        "imports": list(dict.fromkeys([os.path.abspath(sys.path[0] if sys.path else ""), os.getcwd()])),
+        "folder": str(Path.cwd()),
+        "imports": list(dict.fromkeys([str(Path(*sys.path[:1]).absolute()), str(Path.cwd())])),
     }
+
+
+def search_table(search: Search) -> dict[str, Any]:
+    """The fields of a search that are not at their defaults, as JSON types.
+
+    >>> search_table(Search(fan=4, minibatch=((0, 3), (40, 6))))
+    {'minibatch': [[0, 3], [40, 6]], 'fan': 4}
+    """
+    return {name: jsonable(value) for name, value in _chosen(search).items()}
 
 
 def address_of(value: Any) -> str | None:
@@ -107,7 +117,22 @@ def _named(lm: LMSpec | None) -> str | None:
     return lm if isinstance(lm, str) else None
 
 
-def _obstacle(program: Program, feedback: FeedbackFunction | None, reflection_lm: LMSpec | None) -> str | None:
+def _chosen(search: Search) -> dict[str, Any]:
+    default = Search()
+    values = {item.name: getattr(search, item.name) for item in dataclasses.fields(search)}
+    return {name: value for name, value in values.items() if value != getattr(default, name)}
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can hold a value of a search and give it back."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, int, float, Objective, ReflectionLimits))
+
+
+def _obstacle(
+    program: Program, feedback: FeedbackFunction | None, reflection_lm: LMSpec | Mapping[str, float] | None, search: Search
+) -> str | None:
     """Why another process can't build the same run, in words, or None."""
     kind, values = type(program), vars(program)
     if address_of(kind) is None:
@@ -115,12 +140,12 @@ def _obstacle(program: Program, feedback: FeedbackFunction | None, reflection_lm
     settings = [name for name, value in values.items() if name not in _OWN_ATTRIBUTES and not isinstance(value, Module)]
     if settings:
         return f"the program has attributes of its own ({', '.join(settings)}), which are not kept"
-    models: Mapping[str, Any] = {"the model": values.get("_lm"), **{f"the model of {path!r}": lm for path, lm in (values.get("_lms") or {}).items()}}
-    for what, lm in {**models, "the reflection model": reflection_lm}.items():
-        if lm is not None and not isinstance(lm, str):
-            return f"{what} was given as an object ({type(lm).__name__}), not by name"
     if values.get("_lms"):
         return "single modules have models of their own (lms=...)"
+    for what, lm in (("the model", values.get("_lm")), ("the reflection model", reflection_lm)):
+        if lm is not None and not isinstance(lm, (str, Mapping)):
+            return f"{what} was given as an object ({type(lm).__name__}), not by name"
     if feedback is not None and address_of(feedback) is None:
         return "the feedback function can't be imported from a module by its name"
-    return None
+    objects = [name for name, value in _chosen(search).items() if not _is_plain(value)]
+    return f"search.{objects[0]} was given as an object, which is not kept" if objects else None

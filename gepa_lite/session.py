@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from gepa_lite.core.budget import Budget, Role
+from gepa_lite.core.budget import Budget, Role, Spend
 from gepa_lite.core.call import Message, Usage
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import BudgetChanged, Event, RunStarted, Tested
@@ -330,23 +330,29 @@ class Session:
         return ProgramFacts(purpose, {path: describe_inputs_outputs(module.signature) for path, module in modules.items()})
 
     def _test(self, state: RunState) -> RunState:
-        """Score the sealed test set for seed and winner, once."""
+        """Score the sealed test set for seed and winner, once; a run that went on after that scores a new winner in one more look, which the event log keeps."""
         ids = [example.id for example in self.spec.test]
-        if not ids or state.tested is not None or not state.seed_validated:
+        winner = state.best if state.seed_validated else None
+        earlier = state.tested
+        if not ids or winner is None or (earlier is not None and earlier.winner == winner.index):
             return state
-        winner = state.best
 
         def score(candidate: Candidate) -> Trial:
             return run_trial(self, candidate, ids, repeats=1, sample=0, priority=(VALIDATION_LATER,))
 
         try:
-            seed_trial = score(state.pool[0].candidate)
-            winner_trial = seed_trial if winner.index == 0 else score(winner.candidate)
+            seed_trial = None if earlier is not None else score(state.pool[0].candidate)
+            winner_trial = None if winner.index == 0 else score(winner.candidate)
         except BudgetSpentError as error:
             self.notice(f"The budget ran out within the test set ({error}): resume with a larger one to finish it.")
             return state
-        spend = seed_trial.spend() if winner.index == 0 else seed_trial.spend() + winner_trial.spend()
-        event = Tested(winner.index, seed_trial.values, winner_trial.values, spend)
+        if earlier is not None:
+            self.notice(
+                "The test set was looked at before, for an earlier winner of this run: interval and p-value are held to stricter bounds."
+            )
+        seed_values = seed_trial.values if seed_trial is not None else earlier.seed_values if earlier is not None else ()
+        spends = [trial.spend() for trial in (seed_trial, winner_trial) if trial is not None]
+        event = Tested(winner.index, seed_values, winner_trial.values if winner_trial is not None else seed_values, sum(spends, Spend()))
         state = state.apply(event)
         self.commit([event], state)
         return state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -512,3 +513,44 @@ def test_invariant_6_the_result_names_the_seed_where_the_test_shows_no_gain(tmp_
     assert result.verdict == "not shown"
     assert result.program.prompts == result.seed.prompts
     assert "result.program is the seed" in str(result)
+
+
+def test_a_run_that_goes_on_after_its_test_tests_the_new_winner_and_is_held_to_more() -> None:
+    store = MemoryStore()
+    first = replay(search(store, test=30, budget=gl.Budget(rollouts=150)))
+    assert first.tested is not None
+    second = replay(search(store, test=30, budget=gl.Budget(rollouts=400)))
+    assert second.best.index != first.best.index
+    assert second.tested is not None
+    assert second.tested.winner == second.best.index
+    assert second.looks == 2
+    assert second.spend.rollouts <= 400
+    tests = [event.spend.rollouts for event in store.events() if type(event).__name__ == "Tested"]
+    assert tests == [60, 30], "the seed's test rollouts are paid once"
+
+
+def test_scores_are_shown_in_the_users_direction(tmp_path: Path) -> None:
+    def errors(example: gl.Example, output: gl.Outputs) -> gl.Feedback:
+        right = output.urgency == example["urgency"]
+        return gl.Feedback(0.0 if right else 10.0, "right" if right else f"RULE:{example['kind']}")
+
+    rules = gl.Search(objective=gl.Objective(direction="minimize", range=(0, 10)))
+    budget = gl.Budget(rollouts=300)
+    result = gl.optimize(
+        program(),
+        rows(24, 1),
+        rows(16, 2),
+        testset=rows(40, 3),
+        feedback=errors,
+        reflection_lm=reflector(),
+        search=rules,
+        budget=budget,
+        run=tmp_path / "run",
+    )
+    assert result.verdict == "improved"
+    bundle = json.loads(result.save(tmp_path / "x.prompts.json").read_text())
+    test = bundle["scores"]["test"]
+    assert 10 >= test["seed"] > test["winner"] >= 0
+    assert test["gain"] < 0
+    assert test["interval"][0] < test["interval"][1] < 0
+    assert f"{test['winner']:.3f}" in str(result)

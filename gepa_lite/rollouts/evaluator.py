@@ -78,10 +78,12 @@ class Evaluator:
         try:
             for key, future in futures.items():
                 done[key] = future.result()
-        except BaseException:
+        except BaseException as error:
             for future in futures.values():
                 future.cancel()
-            wait(futures.values())
+            # what runs is finished and saved; a second Ctrl-C asks not to wait even for that
+            if not isinstance(error, KeyboardInterrupt):
+                wait(futures.values())
             raise
         return done
 

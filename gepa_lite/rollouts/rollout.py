@@ -14,9 +14,9 @@ from gepa_lite.core.feedback import Feedback, Objective
 from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
 from gepa_lite.errors import ModelError, RolloutError
-from gepa_lite.rollouts.judge import Judge
 from gepa_lite.lm.protocol import LM, Completion, Request
 from gepa_lite.program.program import Execution, Program
+from gepa_lite.rollouts.judge import Judge
 
 
 class PayForCall(Protocol):

@@ -65,7 +65,8 @@ class RunState:
         proposals: all proposals so far, in order.
         merges: all merges so far, in order.
         stopped: why the search ended, None while it goes on.
-        tested: the test's outcome, None before it.
+        tested: the last look at the test set, None before the first.
+        looks: how often the test set was looked at: once, but for a run that was given more budget afterwards and found another winner.
         budget: the bounds in force.
     """
 
@@ -87,6 +88,7 @@ class RunState:
     merges: Log[Merged] = field(default_factory=Log)
     stopped: Stopped | None = None
     tested: Tested | None = None
+    looks: int = 0
     budget: Budget = field(default_factory=Budget)
 
     @property
@@ -125,7 +127,7 @@ class RunState:
                 stopped = None if self.stopped is not None and self.stopped.code == "budget" else self.stopped
                 return dataclasses.replace(self, budget=event.budget, stopped=stopped)
             case Tested():
-                return dataclasses.replace(self, tested=event, spend=self.spend + event.spend)
+                return dataclasses.replace(self, tested=event, looks=self.looks + 1, spend=self.spend + event.spend)
 
     def _after_seed(self, event: SeedValidated) -> RunState:
         assert self.started is not None

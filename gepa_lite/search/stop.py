@@ -47,7 +47,8 @@ def _budget(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], el
     assert state.started is not None
     budget, spend, costs = state.budget, state.spend, state.costs
     steps = (*uncommitted, plan)
-    tests = 2 * len(state.started.test_ids)
+    # the seed is scored on the test set once; each look scores one winner
+    tests = len(state.started.test_ids) * (2 if state.tested is None else 1)
     rollouts, proposals = sum(step.rollouts for step in steps), sum(step.proposals for step in steps)
     for_test = f" and the test set's {tests}" if tests else ""
     if budget.rollouts is not None and spend.rollouts + rollouts + tests > budget.rollouts:

@@ -27,11 +27,12 @@ class Comparison:
         missing: examples left out since one of the two has no score.
         before: mean of the first on the n examples.
         after: mean of the second.
-        low: lower end of the 95 % percentile-bootstrap interval of ``after - before``.
+        low: lower end of the percentile-bootstrap interval of ``after - before``: 95 %, or wider after several looks.
         high: upper end.
         p: two-sided p-value of the sign-flip test on the paired differences.
         won: examples on which the second is better.
         lost: examples on which it is worse.
+        looks: how often these examples were looked at; the interval's error and the p-value's bound are divided by it (Bonferroni).
     """
 
     n: int
@@ -43,6 +44,7 @@ class Comparison:
     p: float
     won: int
     lost: int
+    looks: int = 1
 
     @property
     def gain(self) -> float:
@@ -50,12 +52,13 @@ class Comparison:
         return self.after - self.before
 
 
-def compare(before: Sequence[float | None], after: Sequence[float | None], seed: int = 0) -> Comparison:
+def compare(before: Sequence[float | None], after: Sequence[float | None], *, looks: int = 1, seed: int = 0) -> Comparison:
     """Compare two rows of values, paired by position.
 
     Args:
         before: values of the first candidate; None is missing and leaves the pair out.
         after: values of the second, of equal length.
+        looks: how often these examples were looked at.
         seed: of the resampling.
 
     Raises:
@@ -67,7 +70,8 @@ def compare(before: Sequence[float | None], after: Sequence[float | None], seed:
     table = np.array(pairs)
     differences = table[:, 1] - table[:, 0]
     generator = np.random.default_rng(stream(seed, "verdict").getrandbits(64))
-    low, high = np.quantile(_bootstrap_means(differences, generator), [0.025, 0.975])
+    tail = 0.025 / looks
+    low, high = np.quantile(_bootstrap_means(differences, generator), [tail, 1 - tail])
     return Comparison(
         n=len(pairs),
         missing=len(before) - len(pairs),
@@ -78,6 +82,7 @@ def compare(before: Sequence[float | None], after: Sequence[float | None], seed:
         p=_sign_flip_p(differences, generator),
         won=int((differences > 0).sum()),
         lost=int((differences < 0).sum()),
+        looks=looks,
     )
 
 
@@ -98,9 +103,9 @@ def verdict_of(comparison: Comparison) -> Verdict:
     """
     if comparison.missing > MISSING_SHARE * (comparison.n + comparison.missing):
         return "indecisive"
-    if comparison.p <= 0.05 and comparison.low > 0:
+    if comparison.p <= 0.05 / comparison.looks and comparison.low > 0:
         return "improved"
-    if comparison.p <= 0.05 and comparison.high < 0:
+    if comparison.p <= 0.05 / comparison.looks and comparison.high < 0:
         return "worse"
     return "not shown"
 

@@ -14,6 +14,7 @@ from gepa_lite.errors import UsageError
 
 if TYPE_CHECKING:
     from gepa_lite.core.call import Usage
+    from gepa_lite.core.feedback import Objective
     from gepa_lite.search.verdict import Comparison
     from gepa_lite.ship.result import Result
 
@@ -66,8 +67,8 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
         "verdict": result.verdict,
         "scores": {
             "direction": result.objective.direction,
-            "validation": _scores(result.validation),
-            "test": None if result.test is None else _scores(result.test),
+            "validation": _scores(result.validation, result.objective),
+            "test": None if result.test is None else _scores(result.test, result.objective),
         },
         "candidate": {"id": chosen.candidate.id, "is_seed": chosen.index == 0, "lineage": _lineage(result, chosen.index)},
         "data": {
@@ -87,12 +88,14 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
     }
 
 
-def _scores(row: Comparison) -> dict[str, Any]:
+def _scores(row: Comparison, objective: Objective) -> dict[str, Any]:
+    """In the user's own direction: a gain of a minimized score is negative."""
     return {
-        "seed": row.before,
-        "winner": row.after,
-        "gain": row.gain,
-        "interval_95": [row.low, row.high],
+        "seed": objective.score(row.before),
+        "winner": objective.score(row.after),
+        "gain": objective.score(row.gain),
+        "interval": sorted((objective.score(row.low), objective.score(row.high))),
+        "looks": row.looks,
         "n": row.n,
         "missing": row.missing,
         "p": row.p,

@@ -28,7 +28,8 @@ def report_text(result: Result[Any]) -> str:
 
 
 def _head(result: Result[Any]) -> str:
-    lines = [f"Verdict: {_VERDICTS[result.verdict]}"]
+    unseen = result.verdict == "indecisive" and result.test is None
+    lines = [f"Verdict: {'none yet: the sealed test set is not scored' if unseen else _VERDICTS[result.verdict]}"]
     if result.winner.prompts == result.seed.prompts:
         lines.append("No candidate beat the seed on the validation set: the prompts are unchanged.")
     elif result.program.prompts == result.seed.prompts:

@@ -158,10 +158,10 @@ def _cells(row: Sequence[float]) -> list[float | None]:
 
 def _test(state: RunState) -> tuple[Comparison | None, Verdict]:
     tested = state.tested
-    if tested is None:
+    if tested is None or tested.winner != state.best.index:
         waiting = state.started is not None and state.started.test_ids
         return None, "indecisive" if waiting else "validated only"
     if mean_interval(tested.seed_values)[3] == 0 or mean_interval(tested.winner_values)[3] == 0:
         return None, "indecisive"
-    comparison = compare(tested.seed_values, tested.winner_values)
+    comparison = compare(tested.seed_values, tested.winner_values, looks=state.looks)
     return comparison, verdict_of(comparison)

@@ -1,0 +1,25 @@
+"""Options that several commands share, each written once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+BudgetRollouts = Annotated[int | None, typer.Option("--budget-rollouts", metavar="N", help="At most N runs of the program on one example.")]
+BudgetTokens = Annotated[int | None, typer.Option("--budget-tokens", metavar="N", help="At most N input and output tokens, all models.")]
+BudgetUsd = Annotated[float | None, typer.Option("--budget-usd", metavar="USD", help="At most so many dollars, all models.")]
+BudgetSeconds = Annotated[float | None, typer.Option("--budget-seconds", metavar="S", help="At most S seconds of wall time, all sessions.")]
+BudgetProposals = Annotated[
+    int | None, typer.Option("--budget-proposals", metavar="N", help="At most N texts asked of the reflection model.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, and nothing else there.")]
+
+
+def budget_table(
+    rollouts: int | None, tokens: int | None, usd: float | None, seconds: float | None, proposals: int | None
+) -> dict[str, Any]:
+    """The bounds that were given, by field of ``gl.Budget``."""
+    bounds = {"rollouts": rollouts, "tokens": tokens, "usd": usd, "seconds": seconds, "proposals": proposals}
+    return {name: bound for name, bound in bounds.items() if bound is not None}

@@ -1,0 +1,98 @@
+"""Merge: the paper's vectors (GEPA §1.4), and what breaks the peer: negative means, deep lineages, unbounded attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+import gepa_lite as gl
+from gepa_lite.core.budget import Budget
+from gepa_lite.core.events import Merged, RunStarted, SeedValidated, StepEnded, Validated
+from gepa_lite.search.merge import ancestors, plan_merge
+from gepa_lite.search.search import Search
+from gepa_lite.search.state import RunState
+
+SEED = {"a": "A", "b": "B"}
+
+
+def pool(
+    rows: Sequence[tuple[tuple[int, ...], Mapping[str, str], Sequence[float]]],
+    seed_values: Sequence[float],
+    texts: Mapping[str, str] = SEED,
+) -> RunState:
+    """A state whose candidates have these parents, changed texts and validation values."""
+    ids = tuple(f"v{i}" for i in range(len(seed_values)))
+    state = RunState().apply(RunStarted({}, texts, ("t",), ids, (), Budget(rollouts=1_000)))
+    state = state.apply(SeedValidated(tuple(seed_values)))
+    for step, (parents, changed, values) in enumerate(rows):
+        state = state.apply(Validated(step, parents, changed, tuple(values))).apply(StepEnded(step))
+    return state
+
+
+TWO_LINES = [((0,), {"a": "A2"}, (1, 1, 0, 0, 0, 0)), ((0,), {"b": "B2"}, (0, 0, 1, 1, 0, 0))]
+
+
+@pytest.mark.parametrize("kind", ["paper", "complementary"])
+def test_two_lineages_that_changed_different_modules_are_joined(kind: str) -> None:
+    state = pool(TWO_LINES, (0,) * 6)
+    plan = plan_merge(state, Search(merge=kind), 2)
+    assert plan is not None
+    assert plan.child.texts == {"a": "A2", "b": "B2"}
+    assert (plan.parents, plan.ancestor, plan.sources) == ((1, 2), 0, {"a": 1, "b": 2})
+    assert len(plan.example_ids) == 5
+    assert set(plan.example_ids) >= {"v0", "v1", "v2", "v3"}, "two that each parent wins, then ties"
+    assert plan.rollouts == 6, "the tried examples are part of the validation set"
+
+
+def test_of_two_changed_texts_the_higher_mean_gives_its_own() -> None:
+    texts = {"a": "A", "b": "B", "c": "C"}
+    lines = [((0,), {"a": "A1", "c": "C1"}, (1, 1, 1, 0, 0, 0)), ((0,), {"a": "A2", "b": "B2"}, (0, 0, 0, 1, 1, 0))]
+    plan = plan_merge(pool(lines, (0,) * 6, texts), Search(merge="paper"), 2)
+    assert plan is not None
+    assert plan.child.texts == {"a": "A1", "b": "B2", "c": "C1"}
+
+
+def test_a_candidate_and_its_ancestor_are_not_joined() -> None:
+    lines = [((0,), {"a": "A2"}, (1, 1, 0, 0, 0, 0)), ((1,), {"b": "B2"}, (0, 0, 1, 1, 0, 0))]
+    assert plan_merge(pool(lines, (0,) * 6), Search(merge="complementary"), 2) is None
+
+
+def test_an_ancestor_better_than_a_parent_gives_no_merge() -> None:
+    assert plan_merge(pool(TWO_LINES, (1, 1, 1, 1, 0, 0)), Search(merge="complementary"), 2) is None
+
+
+@pytest.mark.parametrize("shift", [-1.0, -5.0])
+def test_zero_and_negative_means_can_be_weighed(shift: float) -> None:
+    lines = [(parents, texts, [value + shift for value in values]) for parents, texts, values in TWO_LINES]
+    rules = Search(merge="paper", objective=gl.Objective(range=(-10, 0)))
+    assert plan_merge(pool(lines, (shift,) * 6), rules, 2) is not None
+
+
+def test_five_thousand_generations_are_no_problem() -> None:
+    rows = [((step,), {"a": f"A{step}"}, (1.0, 0.0)) for step in range(5_000)]
+    state = pool(rows, (0.0, 0.0))
+    assert len(ancestors(state.pool, 5_000)) == 5_000
+    assert plan_merge(state, Search(merge="complementary"), 5_000) is None
+
+
+def test_a_merge_is_tried_once_and_failures_switch_merging_off() -> None:
+    state = pool(TWO_LINES, (0,) * 6)
+    failed = Merged(2, (1, 2), 0, {"a": 1, "b": 2}, {"b": "B2"}, ("v0",), ((1.0,), (0.0,)), "rejected", "not_better", "")
+    again = state.apply(failed).apply(StepEnded(2))
+    assert plan_merge(again, Search(merge="complementary"), 3) is None
+    others = state
+    for _ in range(2):
+        others = others.apply(failed)
+    newer = others.apply(Validated(3, (0,), {"b": "B3"}, (0, 0, 1, 1, 1, 0))).apply(StepEnded(3))
+    assert plan_merge(newer, Search(merge="complementary"), 4) is not None
+    assert plan_merge(newer, Search(merge="complementary", merge_give_up=2), 4) is None
+    assert plan_merge(newer, Search(merge="complementary", merge_attempts=2), 4) is None
+
+
+def test_nothing_is_planned_before_the_paper_would() -> None:
+    state = pool(TWO_LINES, (0,) * 6)
+    assert plan_merge(state, Search(), 2) is None, "off by default"
+    waited = state.apply(StepEnded(2))
+    assert plan_merge(waited, Search(merge="paper"), 3) is None, "the paper tries right after an accepted proposal"
+    assert plan_merge(waited, Search(merge="complementary"), 3) is not None
