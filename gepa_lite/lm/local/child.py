@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 from typing import Any
@@ -31,7 +32,7 @@ def start_server(options: dict[str, Any]) -> Any:
     params.n_ubatch = options["batch"]
     params.cpuparams.n_threads = options["threads"]
     params.cpuparams_batch.n_threads = options["threads"]
-    params.slot_save_path = options["snapshots"]
+    params.slot_save_path = f"{options['folder']}/snapshots/"
     # prefixes are shared through snapshots (see slots.py); llama.cpp's own store of old prompts would grow to 8 GB
     params.cache_ram_mib = 0
     # a prompt that does not fit must be an error, never a prompt with a hole in it
@@ -56,6 +57,8 @@ def main() -> None:
         os._exit(1)
     print(json.dumps({"url": server.listening_address}), file=report, flush=True)
     sys.stdin.read()
+    # a parent that was killed could not delete it
+    shutil.rmtree(options["folder"], ignore_errors=True)
     # llama.cpp's own clean-up can hang on a request that is still running
     os._exit(0)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gepa_lite.errors import UsageError
 
-DEFAULT_SLOTS = 8
+DEFAULT_SLOTS = 4
 DEFAULT_BATCH = 512
 DEFAULT_TIMEOUT = 600.0
 

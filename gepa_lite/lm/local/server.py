@@ -124,14 +124,14 @@ class LlamaServer:
             "path": sys.path,
             "model": str(model),
             "key": key,
-            "snapshots": f"{self._snapshots}{os.sep}",
+            "folder": str(self._folder),
             "slots": options.slots,
             "context": options.context,
             "threads": options.threads,
             "batch": options.batch,
         }
         # threads that spin while they wait would slow everything else on the machine, and llama.cpp itself many times over once two jobs share the cores
-        environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+        environment = {"GOMP_SPINCOUNT": "10000", **os.environ}
         with (self._folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", str(Path(__file__).with_name("child.py"))],
