@@ -23,30 +23,36 @@ RESULTS = Path(__file__).parent / "results" / "search"
 CHECKPOINTS = (200, 500, 1_000, 2_000)
 
 OURS: Mapping[str, Search] = {
-    "paper": Search(),
-    "best": Search(selector="best"),
-    "likely": Search(selector="likely"),
-    "epsilon": Search(selector="epsilon_greedy"),
-    "top-k": Search(selector="top_k_pareto"),
-    "beam": Search(selector="beam"),
-    "elite": Search(selector="elite"),
-    "fan-2": Search(fan=2),
-    "fan-4": Search(fan=4),
-    "fan-8": Search(fan=8),
-    "window-4": Search(window=4),
-    "merge-paper": Search(merge="paper"),
-    "merge": Search(merge="complementary"),
-    "no-reuse": Search(reuse=False),
-    "staged": Search(validation="staged"),
-    "paired": Search(accept="paired", minibatch=6),
-    "blame": Search(modules="blame"),
-    "all-modules": Search(modules="all"),
-    "hard": Search(sampling="hard"),
-    "edit": Search(proposer="edit"),
-    "likely-fan-4": Search(selector="likely", fan=4),
-    "likely-staged": Search(selector="likely", validation="staged"),
-    "likely-fan-4-staged": Search(selector="likely", fan=4, validation="staged"),
-    "likely-fan-4-staged-merge": Search(selector="likely", fan=4, validation="staged", merge="complementary"),
+    "defaults": Search(),
+    "paper": Search.paper(),
+    "best": Search.paper(selector="best"),
+    "likely": Search.paper(selector="likely"),
+    "epsilon": Search.paper(selector="epsilon_greedy"),
+    "top-k": Search.paper(selector="top_k_pareto"),
+    "beam": Search.paper(selector="beam"),
+    "elite": Search.paper(selector="elite"),
+    "fan-2": Search.paper(fan=2),
+    "fan-4": Search.paper(fan=4),
+    "fan-8": Search.paper(fan=8),
+    "window-4": Search.paper(window=4),
+    "merge-paper": Search.paper(merge="paper"),
+    "merge": Search.paper(merge="complementary"),
+    "no-reuse": Search.paper(reuse=False),
+    "staged": Search.paper(validation="staged"),
+    "paired": Search.paper(accept="paired", minibatch=6),
+    "blame": Search.paper(modules="blame"),
+    "all-modules": Search.paper(modules="all"),
+    "hard": Search.paper(sampling="hard"),
+    "edit": Search.paper(proposer="edit"),
+    "defaults-fan-1": Search(fan=1),
+    "defaults-fan-2": Search(fan=2),
+    "defaults-fan-8": Search(fan=8),
+    "defaults-fan-16": Search(fan=16),
+    "defaults-pareto": Search(selector="pareto"),
+    "defaults-round-robin": Search(modules="round_robin"),
+    "defaults-no-merge": Search(merge="none"),
+    "defaults-full": Search(validation="full"),
+    "defaults-batch-5": Search(minibatch=5),
 }
 PEER = {"peer": False, "peer-merge": True}
 Outcome = dict[str, Any]
@@ -128,7 +134,7 @@ def run(options: Options) -> Report:
     """Fill what is missing, then compare."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks search")
     parser.add_argument("--landscapes", default=",".join(LANDSCAPES))
-    parser.add_argument("--optimizers", default="paper,likely,fan-4,likely-fan-4,peer")
+    parser.add_argument("--optimizers", default="defaults,paper,peer")
     parser.add_argument("--rollouts", type=int, default=1_000)
     chosen = parser.parse_args(list(options.rest))
     seeds = options.seeds[:4] if options.quick else options.seeds

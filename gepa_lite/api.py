@@ -309,7 +309,7 @@ def check_budget(spec: RunSpec, models: Sequence[LM]) -> None:
         test = f", {2 * len(spec.test)} for the test set (seed and winner)" if spec.test else ""
         raise UsageError(
             f"Budget(rollouts={budget.rollouts}) can't pay for the seed's validation and one proposal: {least} rollouts are needed ({len(spec.validation)} for the seed's validation, "
-            f"{least - 2 * len(spec.validation) - 2 * len(spec.test)} for a step's minibatches, {len(spec.validation)} for a child's validation{test}). Raise it, or use fewer examples."
+            f"{least - 2 * len(spec.validation) - 2 * len(spec.test)} for a step's minibatches, {len(spec.validation)} for a child's validation{test}). Raise it, use fewer examples, or Search(fan=1)."
         )
     unpriced = [lm.describe().name for lm in models if not lm.describe().priced]
     if budget.usd is not None and unpriced:

@@ -28,7 +28,9 @@ class Classification(Program):
         'praise'
     """
 
-    def __init__(self, labels: Sequence[str], lm: LMSpec | None = None, *, instruction: str = "Choose the label that fits the text.") -> None:
+    def __init__(
+        self, labels: Sequence[str], lm: LMSpec | None = None, *, instruction: str = "Choose the label that fits the text."
+    ) -> None:
         super().__init__(lm)
         label = Field("label", Literal[tuple(labels)])
         self.classify = Module(Signature((Field("text"),), (label,)), instruction, max_tokens=32)

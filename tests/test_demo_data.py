@@ -17,10 +17,7 @@ from gepa_lite.demo.task import Fernpost
 DATA = files("gepa_lite.demo") / "data"
 SIZES = {"train": 60, "validation": 40, "test": 100}
 RULES = json.loads((DATA / "rules.json").read_text(encoding="utf-8"))
-SPLITS = {
-    name: [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
-    for name in SIZES
-}
+SPLITS = {name: [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()] for name in SIZES}
 
 
 def words(text: str) -> list[str]:

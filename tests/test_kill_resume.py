@@ -21,7 +21,7 @@ from tests.triage import program, reflector, rows
 KILLS = 10
 """Per setting; with the settings below at least thirty in all."""
 
-SETTINGS = [gl.Search(), gl.Search(fan=3), gl.Search(reuse=False, accept="non_strict")]
+SETTINGS = [gl.Search(), gl.Search(fan=2, window=3), gl.Search.paper(reuse=False, accept="non_strict")]
 
 
 def go(folder: Path, setting: int, kill_after: tuple[int, float] | None) -> None:

@@ -92,7 +92,7 @@ def test_a_merge_is_tried_once_and_failures_switch_merging_off() -> None:
 
 def test_nothing_is_planned_before_the_paper_would() -> None:
     state = pool(TWO_LINES, (0,) * 6)
-    assert plan_merge(state, Search(), 2) is None, "off by default"
+    assert plan_merge(state, Search.paper(), 2) is None, "the paper merges only where asked"
     waited = state.apply(StepEnded(2))
     assert plan_merge(waited, Search(merge="paper"), 3) is None, "the paper tries right after an accepted proposal"
     assert plan_merge(waited, Search(merge="complementary"), 3) is not None

@@ -30,6 +30,7 @@ def search(
 ) -> list[Event]:
     """Run in memory; the journal."""
     options.setdefault("budget", gl.Budget(rollouts=300))
+    options.setdefault("search", gl.Search.paper())
     prepared = api.prepare(
         task or program(),
         rows(24, 1),
@@ -46,6 +47,7 @@ def search(
 
 EVERY_OPTION: list[dict[str, Any]] = [
     {},
+    {"fan": 4, "selector": "top_k_pareto", "modules": "blame", "validation": "staged", "merge": "complementary"},
     {"fan": 3},
     {"window": 4},
     {"fan": 2, "window": 3},
@@ -74,7 +76,7 @@ EVERY_OPTION: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", EVERY_OPTION, ids=str)
 def test_invariant_1_the_log_does_not_depend_on_workers(options: dict[str, Any]) -> None:
-    logs = [search(workers=workers, search=gl.Search(**options)) for workers in (1, 4, 16)]
+    logs = [search(workers=workers, search=gl.Search.paper(**options)) for workers in (1, 4, 16)]
     assert logs[0] == logs[1] == logs[2]
 
 
@@ -107,7 +109,7 @@ def test_tokens_are_never_passed_at_any_concurrency(tokens: int) -> None:
         gist = gl.Module("message -> gist", "Say in one sentence what the sender wants.", params=small)
         route = gl.Module("message, gist -> urgency: Literal['low', 'medium', 'high']", "Decide how urgent it is.", params=small)
 
-    rules = gl.Search(reflection_tokens=64)
+    rules = gl.Search.paper(reflection_tokens=64)
     budget = gl.Budget(tokens=tokens)
     if tokens < 1_000:
         with pytest.raises(UsageError, match="can't pay for the seed"):
@@ -150,7 +152,7 @@ def test_invariant_5_each_rollout_is_paid_once() -> None:
 
 
 def test_rollouts_are_booked_as_the_paper_counts_them() -> None:
-    events = search(search=gl.Search(reuse=False))
+    events = search(search=gl.Search.paper(reuse=False))
     state = replay(events)
     proposals = [event for event in events if isinstance(event, Proposed)]
     tried = sum(3 + (3 if event.after else 0) for event in proposals)
@@ -161,13 +163,15 @@ def test_rollouts_are_booked_as_the_paper_counts_them() -> None:
 
 def test_modules_rotate_per_candidate_on_selection() -> None:
     no_use = ScriptedLM("<prompt>Nothing that helps.</prompt>", name="reflector")
-    events = [e for e in search(lm=no_use, search=gl.Search(skip_perfect=False), budget=gl.Budget(rollouts=90)) if isinstance(e, Proposed)]
+    events = [
+        e for e in search(lm=no_use, search=gl.Search.paper(skip_perfect=False), budget=gl.Budget(rollouts=90)) if isinstance(e, Proposed)
+    ]
     assert len(events) > 5
     assert [event.module for event in events[:6]] == ["gist", "route", "gist", "route", "gist", "route"]
 
 
 def test_a_fan_joins_the_best_text_of_each_module_in_one_child() -> None:
-    events = search(search=gl.Search(fan=4))
+    events = search(search=gl.Search.paper(fan=4))
     steps = {event.step for event in events if isinstance(event, Validated)}
     assert steps
     for step in steps:
@@ -330,7 +334,7 @@ def test_bad_input_is_refused_before_anything_is_paid() -> None:
     refused("valset and trainset overlap: 2 of 2", valset=train[:2])
     refused("testset and valset overlap", testset=rows(16, 2)[:1])
     refused("lacks the program's input 'message'", trainset=[{"text": "a"}])
-    refused("can't pay for the seed's validation and one proposal: 38 rollouts", budget=gl.Budget(rollouts=37))
+    refused("can't pay for the seed's validation and one proposal: 56 rollouts", budget=gl.Budget(rollouts=55))
     refused("bounds nothing", budget=gl.Budget())
     refused("takes \\(example, output\\)", feedback=lambda example: 1.0)
     refused("no feedback", program=NoFeedback(lm=ScriptedLM("x")))
@@ -498,7 +502,7 @@ def test_invariant_6_the_result_names_the_seed_where_the_test_shows_no_gain(tmp_
         return known if known and "MEMORY" in system else "low"
 
     lm = ScriptedLM("<prompt>Decide how urgent it is. MEMORY</prompt>", name="reflector")
-    rules = gl.Search(accept="non_strict", skip_perfect=False)
+    rules = gl.Search.paper(accept="non_strict", skip_perfect=False)
     result = gl.optimize(
         Triage(lm=ScriptedLM(memorizer, name="task")),
         rows(24, 1),

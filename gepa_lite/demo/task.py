@@ -61,16 +61,19 @@ def house_rules() -> Mapping[str, Mapping[str, str]]:
 
 def load_splits() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
     """Messages to learn from (60), to compare on (40) and the sealed test set (100)."""
-    train, validation, test = ([json.loads(line) for line in _read(f"{name}.jsonl").splitlines()] for name in ("train", "validation", "test"))
+    train, validation, test = (
+        [json.loads(line) for line in _read(f"{name}.jsonl").splitlines()] for name in ("train", "validation", "test")
+    )
     return train, validation, test
 
 
 def demo_settings(seed: int) -> tuple[Budget, Search]:
-    """The budget and the rules of the demo, sized for a small model on two cores.
+    """The budget and the rules of the demo: the paper's loop, sized for a small model on two cores.
 
     Small models repeat a prompt badly and add to it well, so the proposer edits; short replies and a lower temperature keep their reflections to the point.
     """
-    return Budget(rollouts=560, proposals=20), Search(seed=seed, proposer="edit", minibatch=4, reflection_tokens=160, reflection_temperature=0.7)
+    rules = Search.paper(seed=seed, proposer="edit", minibatch=4, reflection_tokens=160, reflection_temperature=0.7)
+    return Budget(rollouts=560, proposals=20), rules
 
 
 def _read(name: str) -> str:

@@ -64,7 +64,7 @@ class Completion:
 
     text: str
     finish_reason: str = "stop"
-    usage: Usage = Usage(calls=1)
+    usage: Usage = field(default_factory=lambda: Usage(calls=1))
     model: str = ""
     reasoning: str = ""
     attempts: int = 1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.ids import jsonable, text_hash
@@ -44,6 +45,8 @@ _COUNTS = (
 @dataclass(frozen=True, slots=True)
 class Search:
     """How to search. Every field changes the run's course and is part of its fingerprint; a resume with other rules is refused.
+
+    The defaults are those of the table in ``docs/choosing-settings.md``; ``Search.paper()`` is the paper's loop.
 
     Attributes:
         seed: of every random draw. Two runs of one seed and the same model answers are equal, event for event.
@@ -85,17 +88,17 @@ class Search:
     seed: int = 0
     minibatch: Schedule = 3
     sampling: Literal["epoch", "hard"] = "epoch"
-    fan: int = 1
+    fan: int = 4
     window: int = 1
     repeats: int = 1
-    selector: str | Selector = "pareto"
+    selector: str | Selector = "top_k_pareto"
     frontier: Literal["example", "objective", "hybrid", "product"] = "example"
-    modules: Literal["round_robin", "all", "blame"] = "round_robin"
+    modules: Literal["round_robin", "all", "blame"] = "blame"
     accept: str | Acceptance = "strict"
-    validation: Literal["full", "staged"] = "full"
+    validation: Literal["full", "staged"] = "staged"
     validation_block: int = 10
     validation_bound: float = 0.05
-    merge: bool | Literal["none", "paper", "complementary"] = "none"
+    merge: bool | Literal["none", "paper", "complementary"] = "complementary"
     merge_attempts: int = 5
     merge_give_up: int = 3
     skip_perfect: bool = True
@@ -141,6 +144,21 @@ class Search:
             raise UsageError(
                 f"Search(minibatch={self.minibatch!r}): pairs (from proposal, size) are needed, the first from 0, in rising order."
             )
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """The paper's loop, decision for decision: one proposal at a time, Pareto selection, round robin, full validation, no merge; with the given changes.
+
+        Raises:
+            UsageError: an unknown rule.
+        """
+        known = {item.name for item in dataclasses.fields(cls)}
+        for name in changes:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                raise UsageError(f"Search has no rule {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        paper: dict[str, Any] = {"fan": 1, "selector": "pareto", "modules": "round_robin", "validation": "full", "merge": "none"}
+        return cls(**{**paper, **changes})
 
     @property
     def least_minibatch(self) -> int:

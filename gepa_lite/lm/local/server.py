@@ -130,7 +130,7 @@ class LlamaServer:
             "threads": options.threads,
             "batch": options.batch,
         }
-        # threads that spin while they wait would slow everything else on the machine, and llama.cpp itself many times over once two jobs share the cores
+        # threads that spin for long while they wait stall once anything else wants the cores; ones that never spin lose a fifth on idle cores
         environment = {"GOMP_SPINCOUNT": "10000", **os.environ}
         with (self._folder / "log").open("wb") as log:
             process = subprocess.Popen(
