@@ -46,7 +46,7 @@ def normalized_match(field: str, label: str | None = None) -> FieldFeedback:
     Example:
         >>> judge = normalized_match("answer")
         >>> judge(Example("id", {}, {"answer": "Paris"}), {"answer": "paris."})
-        Feedback(score=1.0, text="Right: the answer is 'Paris'.", modules={}, objectives={})
+        Feedback(score=1.0, text="Right: the answer is 'Paris'.", modules={}, objectives={}, scores={})
     """
     return _compare(field, label or field, lambda value: normalized(str(value)))
 

@@ -345,7 +345,7 @@ def test_other_rules_of_the_search_run_too(options: dict[str, Any]) -> None:
 
 
 def test_proposals_can_be_bounded() -> None:
-    run = run_landscape(landscape("complementary"), gl.Search(), gl.Budget(proposals=15))
+    run = run_landscape(landscape("complementary"), gl.Search.paper(), gl.Budget(proposals=15))
     assert run.state.spend.proposals == 15
     assert run.winner == run.state.best.candidate.texts
 

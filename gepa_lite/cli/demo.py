@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 PROGRAM = "gepa_lite.demo.task:Fernpost"
 BUNDLE_NAME = "fernpost.prompts.json"
 
-SECONDS_PER_ROLLOUT = 3.0
-"""Of the default model on two free CPU cores, reflection included: half of what 23 rollouts took on two cores that were half busy. Only the
-estimate that is printed depends on it; the progress line goes by what it measures."""
+SECONDS_PER_ROLLOUT = 1.3
+"""Of the default model on two CPU cores, reflection included: what ``python -m benchmarks demo-seeds`` saw. Only the estimate that is printed depends on it; the progress line
+goes by what it measures."""
 
 
 def demo(

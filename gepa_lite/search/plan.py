@@ -52,17 +52,14 @@ class StepPlan:
         slots: its proposals; empty where it is a merge.
         merge: the merge, or None.
         rollouts: what it takes at most.
+        proposals: reflections that it asks for at most.
     """
 
     step: int
     slots: tuple[Slot, ...]
     merge: MergePlan | None
     rollouts: int
-
-    @property
-    def proposals(self) -> int:
-        """Reflections that it asks for, one a slot."""
-        return len(self.slots)
+    proposals: int
 
 
 def plan_step(state: RunState, search: Search, models: Mapping[str, float], step: int) -> StepPlan:
@@ -77,12 +74,13 @@ def plan_step(state: RunState, search: Search, models: Mapping[str, float], step
     assert state.started is not None
     merge = plan_merge(state, search, step)
     if merge is not None:
-        return StepPlan(step, (), merge, merge.rollouts * search.repeats)
+        return StepPlan(step, (), merge, merge.rollouts * search.repeats, 0)
     row = search.parent_selector(front_of(state, search), stream(search.seed, "parent", step))
     parent = [member for member in state.pool if member.mean is not None][row]
     slots = tuple(_slot(state, search, models, parent, step, index) for index in range(search.fan))
     rollouts = sum(len(slot.unpaid) + len(slot.example_ids) for slot in slots) + len(state.started.validation_ids)
-    return StepPlan(step, slots, None, rollouts * search.repeats)
+    proposals = len(slots) * (len(state.rotation) if search.modules == "all" else 1)
+    return StepPlan(step, slots, None, rollouts * search.repeats, proposals)
 
 
 def _slot(state: RunState, search: Search, models: Mapping[str, float], parent: Member, step: int, index: int) -> Slot:
