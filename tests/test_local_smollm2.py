@@ -1,4 +1,4 @@
-"""A real SmolLM2-135M on llama.cpp. Runs where llama.cpp and the model are on the machine; nothing is fetched."""
+"""A real SmolLM2-135M on llama.cpp. The model is fetched once, 98 MB, into the user's cache."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from gepa_lite.lm.protocol import Completion, Params, Request
 MODEL = "smollm2-135m"
 RULES = "You sort messages. " + "A message about an outage is high, and one about a wish is low. " * 6
 
-pytestmark = [
-    pytest.mark.local_model,
-    pytest.mark.skipif(
-        not fetch.status(MODEL).present, reason=f"{MODEL} is not in the cache: gepa_lite.lm.local.fetch.ensure_model gets it"
-    ),
-]
+pytestmark = [pytest.mark.local_model, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _model() -> None:
+    fetch.ensure_model(MODEL, progress=False)
 
 
 @pytest.fixture(scope="module")
 def lm() -> Iterator[LocalLM]:
-    pytest.importorskip("xllamacpp")
     opened = open_local(MODEL, slots=3, context=512)
     yield opened
     opened.close()
@@ -87,7 +86,6 @@ def test_what_does_not_fit_or_is_not_a_schema_is_a_typed_error(lm: LocalLM) -> N
 
 
 def test_a_slow_reply_times_out_and_leaves_the_server_well() -> None:
-    pytest.importorskip("xllamacpp")
     hasty = open_local(MODEL, slots=1, context=4096, timeout=0.2)
     try:
         with pytest.raises(ModelTimeoutError, match="no full reply within"):
@@ -118,7 +116,6 @@ time.sleep(60)
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_child_ends_with_its_parent(how: signal.Signals) -> None:
-    pytest.importorskip("xllamacpp")
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())

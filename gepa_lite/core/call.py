@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,18 @@ class Usage:
             self.output_tokens + other.output_tokens,
             usd,
         )
+
+
+def total_usage(usages: Iterable[Usage]) -> Usage:
+    """The sum, in one pass: rollouts are summed by the hundred in every step."""
+    calls, input_tokens, output_tokens = 0, 0, 0
+    usd: float | None = 0.0
+    for usage in usages:
+        calls += usage.calls
+        input_tokens += usage.input_tokens
+        output_tokens += usage.output_tokens
+        usd = None if usd is None or usage.usd is None else usd + usage.usd
+    return Usage(calls, input_tokens, output_tokens, usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +97,4 @@ class Trace:
     @property
     def usage(self) -> Usage:
         """The sum over the calls."""
-        total = Usage()
-        for call in self.calls:
-            total = total + call.usage
-        return total
+        return total_usage(call.usage for call in self.calls)

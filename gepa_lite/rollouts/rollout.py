@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gepa_lite.core.budget import Role
-from gepa_lite.core.call import Usage
+from gepa_lite.core.call import Usage, total_usage
 from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Feedback, Objective
 from gepa_lite.core.ids import jsonable
@@ -81,7 +81,7 @@ class RolloutRunner:
             trace=execution.trace,
             failure=failure,
             usage=execution.trace.usage,
-            judge_usage=sum(judging, Usage()),
+            judge_usage=total_usage(judging),
             seconds=time.perf_counter() - started,
         )
 

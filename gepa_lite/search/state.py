@@ -52,6 +52,7 @@ class RunState:
         pool: the candidates, the seed first.
         table: values on the validation set, shape (candidates, examples); missing is NaN.
         objectives: further scores on the validation set by name, each a table like ``table``.
+        best_index: index of the member with the highest mean; the first of equal ones.
         pointers: for each candidate the place in ``rotation`` of the module it is improved in next.
         rotation: module paths that ran in the seed's validation, in order of declaration.
         next_step: index of the next step.
@@ -74,6 +75,7 @@ class RunState:
     pool: Log[Member] = field(default_factory=Log)
     table: Rows = field(default_factory=lambda: Rows(0))
     objectives: Mapping[str, Rows] = field(default_factory=dict)
+    best_index: int = 0
     pointers: tuple[int, ...] = ()
     rotation: tuple[str, ...] = ()
     next_step: int = 0
@@ -98,9 +100,8 @@ class RunState:
 
     @property
     def best(self) -> Member:
-        """The member with the highest mean; the first of equal ones. The seed where nothing is validated."""
-        valid = [member for member in self.pool if member.mean is not None]
-        return max(valid, key=lambda member: (member.mean, -member.index), default=self.pool[0])
+        """The member with the highest mean; the first of equal ones."""
+        return self.pool[self.best_index]
 
     def apply(self, event: Event) -> RunState:
         """The state after an event; this one is unchanged."""
@@ -167,6 +168,7 @@ class RunState:
         return dataclasses.replace(
             self,
             pool=self.pool.append(member),
+            best_index=member.index if len(self.pool) == 0 or _leads(member, self.best) else self.best_index,
             table=self.table.append(event.values),
             objectives=objectives,
             pointers=(*self.pointers, pointer),
@@ -191,6 +193,10 @@ class RunState:
                 reflection_usd=max(costs.reflection_usd, spend.reflection.usd or 0.0),
             )
         return costs
+
+
+def _leads(member: Member, best: Member) -> bool:
+    return member.mean is not None and (best.mean is None or member.mean > best.mean)
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gepa_lite.core.budget import Spend
+from gepa_lite.core.call import total_usage
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.search.ports import Ports
@@ -61,12 +62,12 @@ class Trial:
         Args:
             charged: ids of the examples whose rollouts were not charged before; None for all.
         """
-        new = None if charged is None else set(charged)
-        spend = Spend()
-        for rollout in self.rollouts:
-            if new is None or rollout.key.example_id in new:
-                spend = spend + Spend(rollouts=1, task=rollout.usage, judge=rollout.judge_usage)
-        return spend
+        rollouts = self.rollouts
+        if charged is not None:
+            new = set(charged)
+            rollouts = tuple(rollout for rollout in rollouts if rollout.key.example_id in new)
+        task, judge = total_usage(r.usage for r in rollouts), total_usage(r.judge_usage for r in rollouts)
+        return Spend(rollouts=len(rollouts), task=task, judge=judge)
 
 
 def run_trial(
