@@ -118,11 +118,19 @@ def _chance_to_lead(known: NDArray[np.float64], best: NDArray[np.float64], done:
 
 
 def _chance_to_win_alone(known: NDArray[np.float64], tops: NDArray[np.float64], unsolved: NDArray[np.bool_], done: int) -> float:
-    """Beta-binomial: of the examples that no candidate solves fully, the share beaten so far goes on."""
+    """Beta-binomial: of the examples that no candidate solves fully, the share beaten so far goes on.
+
+    What nobody solves is no easier than the rest, so the share of all examples on which the candidate reaches the best is an upper bound; the smaller chance counts.
+    """
     won = int((known[unsolved[:done]] > tops[:done][unsolved[:done]] + 1e-12).sum())
     if won:
         return 1.0
-    seen, left = int(unsolved[:done].sum()), int(unsolved[done:].sum())
-    # the chance of no win in `left` more after none in `seen`, under a Beta(1/2, 1/2) prior
-    log_none = sum(math.log((seen + 0.5 + i) / (seen + 1.0 + i)) for i in range(left))
-    return 1.0 - math.exp(log_none)
+    left = int(unsolved[done:].sum())
+    reached = int((known >= tops[:done] - 1e-12).sum())
+    return min(_chance_of_any(0, int(unsolved[:done].sum()), left), _chance_of_any(reached, done, left))
+
+
+def _chance_of_any(successes: int, trials: int, left: int) -> float:
+    """The chance of at least one success in ``left`` more trials, under a Beta(1/2, 1/2) prior."""
+    failures = trials - successes
+    return 1.0 - math.exp(sum(math.log((failures + 0.5 + i) / (trials + 1.0 + i)) for i in range(left)))
