@@ -153,7 +153,7 @@ class Progress:
         if not members:
             return "a child was validated"
         child = members[-1]
-        rank = ", the best so far" if state.best.index == child.index else f", below #{state.best.index} {self._score(state.best.mean)}"
+        rank = ", the best so far" if state.best.index == child.index else f", not above #{state.best.index} {self._score(state.best.mean)}"
         return f"#{child.index} validated: {self._score(child.mean)}{'' if child.mean is None else rank}"
 
     def _score(self, mean: float | None) -> str:
