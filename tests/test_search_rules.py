@@ -54,7 +54,9 @@ def proposed(step: int, status: Any, model: str = "m", tokens: int = 100) -> Pro
 
 
 def test_edits_replace_delete_and_add() -> None:
-    reply = "<edit><find>two</find><replace>2</replace></edit><edit><find> three</find><replace></replace></edit><edit><add>four</add></edit>"
+    reply = (
+        "<edit><find>two</find><replace>2</replace></edit><edit><find> three</find><replace></replace></edit><edit><add>four</add></edit>"
+    )
     assert apply_edits("one two three", read_edits(reply, "stop"), 20) == "one 2\nfour"
 
 
@@ -137,7 +139,9 @@ def test_a_mix_of_models_is_asked_and_named_in_the_log(monkeypatch: pytest.Monke
 # --- credit horizon -------------------------------------------------------------------------------------------------
 
 
-def rollout(scores: dict[str, float] | None = None, words: dict[str, str] | None = None, failed: str | None = None, value: float = 0.5) -> Rollout:
+def rollout(
+    scores: dict[str, float] | None = None, words: dict[str, str] | None = None, failed: str | None = None, value: float = 0.5
+) -> Rollout:
     calls = tuple(
         Call(name, {"x": name}, (), outputs={"y": name}, error="broken" if name == failed else None) for name in ("a", "b", "c", "d")
     )
@@ -151,7 +155,9 @@ def test_the_reflection_sees_the_calls_within_the_horizon(horizon: int | None, s
     assert [neighbour.module for neighbour in lesson.context] == seen
     assert "own score: 0.2" in lesson.feedback
     if seen:
-        text = reflection_prompt(Template("reflect.j2"), Subject("b", "x -> y", "Do b.", ""), [lesson], ReflectionLimits()).messages[0]["content"]
+        text = reflection_prompt(Template("reflect.j2"), Subject("b", "x -> y", "Do b.", ""), [lesson], ReflectionLimits()).messages[0][
+            "content"
+        ]
         assert "another step, c" in text
         assert "c was fine; score 0.9" in text
 
@@ -313,6 +319,13 @@ def test_repeats_average_and_are_all_paid() -> None:
 
 def test_the_papers_rules_are_named_and_a_typo_is_refused() -> None:
     paper = gl.Search.paper(seed=3)
-    assert (paper.fan, paper.selector, paper.modules, paper.validation, paper.merge, paper.seed) == (1, "pareto", "round_robin", "full", "none", 3)
+    assert (paper.fan, paper.selector, paper.modules, paper.validation, paper.merge, paper.seed) == (
+        1,
+        "pareto",
+        "round_robin",
+        "full",
+        "none",
+        3,
+    )
     with pytest.raises(UsageError, match="Did you mean 'minibatch'"):
         gl.Search.paper(minibatches=3)
