@@ -105,7 +105,7 @@ def peer(width: int, scores: Scores, candidates: int) -> float:
 
     class Adapter:
         def __init__(self) -> None:
-            self.draw, self.inside, self.marks, self.asked = random.Random(0), 0.0, [], 0
+            self.draw, self.inside, self.asked = random.Random(0), 0.0, 0
             self.marks: list[float] = []
 
         def evaluate(self, batch: Sequence[Any], candidate: dict[str, str], capture_traces: bool = False) -> Any:
@@ -142,7 +142,7 @@ def peer(width: int, scores: Scores, candidates: int) -> float:
         track_best_outputs=False,
     )
     gaps = [b - a for a, b in zip(adapter.marks, adapter.marks[1:], strict=False)]
-    return statistics.median(gaps[-LAST:])
+    return float(statistics.median(gaps[-LAST:]))
 
 
 def recording(folder: Path, rollouts: int) -> tuple[float, float]:
