@@ -69,8 +69,8 @@ def python_origin(
 def search_table(search: Search) -> dict[str, Any]:
     """The fields of a search that are not at their defaults, as JSON types.
 
-    >>> search_table(Search(fan=4, minibatch=((0, 3), (40, 6))))
-    {'minibatch': [[0, 3], [40, 6]], 'fan': 4}
+    >>> search_table(Search(fan=8, minibatch=((0, 3), (40, 6))))
+    {'minibatch': [[0, 3], [40, 6]], 'fan': 8}
     """
     return {name: jsonable(value) for name, value in _chosen(search).items()}
 

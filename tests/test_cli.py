@@ -95,6 +95,8 @@ class Desk:
             "test.jsonl",
             "--budget-rollouts",
             "60",
+            "--search",
+            "fan=1",
         ]
 
     @property
@@ -334,7 +336,7 @@ def test_a_finished_run_is_shown_again_without_its_code_and_at_no_cost(desk: Des
 
 def test_a_larger_budget_goes_on(desk: Desk) -> None:
     arguments = [argument for argument in desk.arguments if argument not in ("--test", "test.jsonl")]
-    arguments[-1] = "18"
+    arguments[arguments.index("60")] = "18"
     (desk.folder / f"{desk.name}.py").write_text(textwrap.dedent(PROGRAM).replace("in capital letters.</prompt>", "once.</prompt>"))
     assert json.loads(desk.run("run", *arguments, "--run", "a", "--json").stdout)["cost"]["rollouts"] <= 18
     data = json.loads(desk.run("resume", "a", "--budget-rollouts", "30", "--json").stdout)
@@ -359,7 +361,7 @@ SCRIPT = """
     from {module} import {program}
     {definition}
     words = [{{"word": f"word{{i}}"}} for i in range(8)]
-    gl.optimize({made}, words[:4], words[4:], run=sys.argv[1], budget=gl.Budget(rollouts=20))
+    gl.optimize({made}, words[:4], words[4:], run=sys.argv[1], budget=gl.Budget(rollouts=20), search=gl.Search.paper())
 """
 
 
@@ -442,17 +444,17 @@ def test_models(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_demo_on_a_priced_model_says_its_cap_and_saves_its_prompts(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: gl.Request) -> str:
         text = str(request.messages)
-        if "<prompt>" in text:
-            return "<prompt>Decide well.</prompt>"
-        return "desk" if "growers" in text else "soon"
+        if "<edit>" in text:
+            return "<edit><add>Decide well.</add></edit>"
+        return "plants" if "subscription" in text else "fern"
 
     scripted_models(monkeypatch, answer, usd_per_token=1e-7)
-    done = desk.run("demo", "--lm", "some/model", "--rollouts", "286", "--run", "d")
+    done = desk.run("demo", "--lm", "some/model", "--rollouts", "290", "--run", "d")
     assert done.exit_code == 0, done.stderr
-    assert "Budget:   286 rollouts, 2.00 USD." in done.stderr
+    assert "Budget:   290 rollouts, 2.00 USD, 20 proposals." in done.stderr
     assert "Cost:     at most 2.00 USD" in done.stderr
     assert "gepa-lite show" in done.stderr
-    assert set(gl.load_prompts(desk.folder / "runs" / "d" / "fernpost.prompts.json")) == {"team", "urgency"}
+    assert set(gl.load_prompts(desk.folder / "runs" / "d" / "fernpost.prompts.json")) == {"team", "topic"}
     assert "Verdict" in done.stdout
     assert "2.00 USD" in desk.run("show", "d", "--json").stdout
 
@@ -500,7 +502,9 @@ def _optimize(folder: Path, progress: Progress) -> None:
 
     words = [{"word": word} for word in WORDS]
     lm = ScriptedLM(lambda request: "<prompt>" + "A very long prompt. " * 20 + "</prompt>" if "<prompt>" in str(request.messages) else "hi")
-    prepared = prepare(Echo(lm=lm), words[:6], words[6:], feedback=lambda example, output: 0.0, budget=gl.Budget(proposals=3))
+    prepared = prepare(
+        Echo(lm=lm), words[:6], words[6:], feedback=lambda example, output: 0.0, budget=gl.Budget(proposals=3), search=gl.Search.paper()
+    )
     execute(prepared, folder, [progress])
 
 
