@@ -151,6 +151,7 @@ def prepare(
     Raises:
         UsageError: an argument is wrong.
     """
+    _check_types(budget, search)
     search = search or Search()
     judge = Judge(_feedback_of(program, feedback), search.objective)
     notices: list[str] = []
@@ -159,7 +160,9 @@ def prepare(
     models = list({id(lm): lm for lm in (*program.models.values(), *(lm for lm, _ in reflectors.values()))}.values())
     for lm in models:
         check_lm(lm)
-    spec = RunSpec(program, train, validation, test, judge, reflectors, budget or Budget(), search, _checked_workers(workers))
+    spec = RunSpec(
+        program, train, validation, test, judge, reflectors, Budget() if budget is None else budget, search, _checked_workers(workers)
+    )
     if budget is None:
         spec = spec.with_budget(default_budget(spec, models))
         notices.append(f"No budget was given: {spec.budget.describe()}, which pays for about {DEFAULT_PROPOSALS} proposals.")
@@ -311,11 +314,22 @@ def check_budget(spec: RunSpec, models: Sequence[LM]) -> None:
             f"Budget(rollouts={budget.rollouts}) can't pay for the seed's validation and one proposal: {least} rollouts are needed ({len(spec.validation)} for the seed's validation, "
             f"{least - 2 * len(spec.validation) - 2 * len(spec.test)} for a step's minibatches, {len(spec.validation)} for a child's validation{test}). Raise it, use fewer examples, or Search(fan=1)."
         )
+    asked = spec.search.fan * (len(spec.program.modules) if spec.search.modules == "all" else 1)
+    if budget.proposals is not None and budget.proposals < asked:
+        raise UsageError(
+            f"Budget(proposals={budget.proposals}) can't pay for one step of {asked} proposals. Raise it, or use Search(fan=1)."
+        )
     unpriced = [lm.describe().name for lm in models if not lm.describe().priced]
     if budget.usd is not None and unpriced:
         raise UsageError(
             f"Budget(usd={budget.usd:g}): the price of {unpriced[0]} is not known, so dollars can't be held to it. Bound rollouts or tokens instead, or register the price with litellm.register_model."
         )
+
+
+def _check_types(budget: Budget | None, search: Search | None) -> None:
+    for name, value, kind in (("budget", budget, Budget), ("search", search, Search)):
+        if value is not None and not isinstance(value, kind):
+            raise UsageError(f"{name}={value!r}: a gl.{kind.__name__}(...) is needed.")
 
 
 def _feedback_of(program: Program, feedback: FeedbackFunction | None) -> FeedbackFunction:

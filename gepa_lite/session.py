@@ -157,6 +157,10 @@ class Interrupt:
     def __init__(self) -> None:
         self._flag = threading.Event()
 
+    def set(self) -> None:
+        """Take no more work."""
+        self._flag.set()
+
     def check(self) -> None:
         """Raise if work may not be taken any more."""
         if self._flag.is_set():
@@ -173,7 +177,9 @@ class Interrupt:
             if self._flag.is_set():
                 raise KeyboardInterrupt
             self._flag.set()
-            notice("Ctrl-C: finishing the calls in flight, then stopping. Press it again to stop now.")
+            # a handler interrupts whatever its thread is doing, which may hold the display's lock: another thread tells
+            words = "Ctrl-C: finishing the calls in flight, then stopping. Press it again to stop now."
+            threading.Thread(target=notice, args=(words,), daemon=True).start()
 
         before = signal.signal(signal.SIGINT, handle)
         try:
@@ -240,6 +246,8 @@ class Session:
             wait = False
             raise
         finally:
+            # steps and proposals still in flight end at their next call or rollout
+            self._interrupt.set()
             executor.close(wait)
             self._steps.shutdown(wait, cancel_futures=True)
             self._proposers.shutdown(wait, cancel_futures=True)
@@ -345,6 +353,9 @@ class Session:
             winner_trial = None if winner.index == 0 else score(winner.candidate)
         except BudgetSpentError as error:
             self.notice(f"The budget ran out within the test set ({error}): resume with a larger one to finish it.")
+            return state
+        if any(trial.missing for trial in (seed_trial, winner_trial) if trial is not None):
+            self.notice("Some of the test set has no score, for reasons outside the program: resume to finish it; what was paid is kept.")
             return state
         if earlier is not None:
             self.notice(

@@ -558,3 +558,63 @@ def test_scores_are_shown_in_the_users_direction(tmp_path: Path) -> None:
     assert test["gain"] < 0
     assert test["interval"][0] < test["interval"][1] < 0
     assert f"{test['winner']:.3f}" in str(result)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("options", [{"fan": 4}, {"window": 4}, {"fan": 2, "window": 3}])
+def test_an_error_ends_every_step_in_flight_and_never_hangs(options: dict[str, Any]) -> None:
+    count = itertools.count()
+
+    def breaks(example: gl.Example, output: gl.Outputs) -> float:
+        if next(count) > 20:
+            raise KeyError("late")
+        return 0.5
+
+    with pytest.raises(FeedbackError, match="late"):
+        search(task=program(seconds=0.001), feedback=breaks, search=gl.Search.paper(**options))
+
+
+def test_a_judge_outage_that_the_feedback_swallows_is_still_missing() -> None:
+    class Rate(gl.Program):
+        rate = gl.Module("urgency -> good: bool", "Is it good?")
+
+        def forward(self, urgency: str) -> bool:
+            return bool(self.rate(urgency=urgency).good)
+
+    judge = Rate(lm=ScriptedLM(lambda request: RateLimitError("429"), name="judge"))
+
+    def feedback(example: gl.Example, output: gl.Outputs) -> float:
+        try:
+            return float(judge(urgency=output.urgency))
+        except Exception:
+            return 0.0
+
+    with pytest.raises(ModelsDownError):
+        search(feedback=feedback)
+
+
+def test_an_lm_object_that_raises_is_an_outage_and_never_a_zero() -> None:
+    class Broken(ScriptedLM):
+        def complete(self, request: gl.Request) -> gl.Completion:
+            raise ConnectionError("no route")
+
+    with pytest.raises(ModelsDownError, match="no route"):
+        search(task=Triage(lm=Broken("x")))
+
+
+def test_dollars_are_never_bounded_with_a_judge_of_unknown_price() -> None:
+    class Rate(gl.Program):
+        rate = gl.Module("urgency -> good: bool", "Is it good?")
+
+        def forward(self, urgency: str) -> bool:
+            return bool(self.rate(urgency=urgency).good)
+
+    judge = Rate(lm=lambda messages: "yes")
+    with pytest.raises(UsageError, match="no known price"):
+        search(feedback=lambda example, output: float(judge(urgency=output.urgency)), budget=gl.Budget(usd=1.0))
+
+
+def test_wrong_kinds_of_arguments_are_named() -> None:
+    refused("budget=100", budget=100)
+    refused("search='paper'", search="paper")
+    refused("can't pay for one step of 4 proposals", budget=gl.Budget(proposals=3))

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 
 from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Rollout, RolloutKey
+from gepa_lite.errors import RunError
 from gepa_lite.rollouts.executor import RunRollout
 
 
@@ -42,6 +43,8 @@ class ThreadExecutor:
         context = contextvars.copy_context()
         future: Future[Rollout] = Future()
         with self._changed:
+            if self._closed:
+                raise RunError("the run is ending: no new rollout is taken")
             heapq.heappush(self._queue, (priority, next(self._order), future, lambda: context.run(run, example, key)))
             self._changed.notify()
         return future
@@ -51,7 +54,9 @@ class ThreadExecutor:
         with self._changed:
             self._closed = True
             for _, _, future, _ in self._queue:
-                future.cancel()
+                if future.cancel():
+                    # who waits for a cancelled future is only told by this
+                    future.set_running_or_notify_cancel()
             self._queue.clear()
             self._changed.notify_all()
         for thread in self._threads if wait else ():

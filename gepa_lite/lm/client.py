@@ -15,7 +15,7 @@ from typing import Protocol
 from gepa_lite.core.budget import Role
 from gepa_lite.core.call import Usage
 from gepa_lite.core.ids import content_hash
-from gepa_lite.errors import ModelError
+from gepa_lite.errors import GepaLiteError, ModelError
 from gepa_lite.lm.breaker import Breaker
 from gepa_lite.lm.meter import Meter, call_bound
 from gepa_lite.lm.protocol import LM, Completion, Request
@@ -101,7 +101,7 @@ class ModelClient:
             self._store.begin_call(call_id, role, info.name, bound)
             started = time.perf_counter()
             try:
-                completion = lm.complete(request)
+                completion = _complete(lm, request)
             except ModelError as error:
                 spent = Usage(calls=1)
                 self._store.end_call(call_id, spent, time.perf_counter() - started, 1, error.kind)
@@ -113,3 +113,13 @@ class ModelClient:
             return completion
         finally:
             self._meter.settle(bound, spent)
+
+
+def _complete(lm: LM, request: Request) -> Completion:
+    """Ask a model; what an LM object raises that is no error of ours is the world's fault, never the candidate's."""
+    try:
+        return lm.complete(request)
+    except GepaLiteError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{lm.describe().name} raised {type(error).__name__}: {error}") from error

@@ -6,7 +6,7 @@ import threading
 
 from gepa_lite.core.budget import Budget
 from gepa_lite.core.call import Usage
-from gepa_lite.errors import BudgetSpentError
+from gepa_lite.errors import BudgetSpentError, UsageError
 from gepa_lite.lm.protocol import LMInfo, Request
 
 _TOKENS_PER_MESSAGE = 16
@@ -42,6 +42,8 @@ class Meter:
         self._tokens = budget.tokens
         self._usd = budget.usd
         self._spent = spent
+        # known dollars: one call of unknown price must not make the rest unknown
+        self._spent_usd = spent.usd or 0.0
         self._reserved_tokens = 0
         self._reserved_usd = 0.0
         self._flying = 0
@@ -58,7 +60,12 @@ class Meter:
 
         Raises:
             BudgetSpentError: it does not fit and no call in flight can make room.
+            UsageError: dollars are bounded and the call's price is not known.
         """
+        if self._usd is not None and bound.usd is None:
+            raise UsageError(
+                "dollars are bounded, and a model that the feedback or program asks has no known price: bound rollouts or tokens instead."
+            )
         with self._changed:
             while (lacking := self._lacking(bound)) is not None:
                 if not self._flying:
@@ -75,12 +82,13 @@ class Meter:
             self._reserved_tokens -= bound.tokens
             self._reserved_usd -= bound.usd or 0.0
             self._spent = self._spent + spent
+            self._spent_usd += spent.usd or 0.0
             self._changed.notify_all()
 
     def _lacking(self, bound: Usage) -> str | None:
         if self._tokens is not None and self._spent.tokens + self._reserved_tokens + bound.tokens > self._tokens:
             return f"{self._tokens - self._spent.tokens:,} of {self._tokens:,} tokens are left; the next call may take {bound.tokens:,}"
-        if self._usd is not None and (self._spent.usd or 0.0) + self._reserved_usd + (bound.usd or 0.0) > self._usd + 1e-12:
-            left = self._usd - (self._spent.usd or 0.0)
+        if self._usd is not None and self._spent_usd + self._reserved_usd + (bound.usd or 0.0) > self._usd + 1e-12:
+            left = self._usd - self._spent_usd
             return f"{left:.4f} of {self._usd:.2f} USD are left; the next call may take {bound.usd or 0.0:.4f}"
         return None

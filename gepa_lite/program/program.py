@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import difflib
 import inspect
@@ -79,7 +80,8 @@ class Program:
     def __call__(self, **inputs: Any) -> Any:
         """Run the program and return what ``forward`` returns. Inside another program's ``forward`` its calls join that rollout."""
         if active_recorder() is not None:
-            return self.forward(**inputs)
+            result = self.forward(**inputs)
+            return run_coroutine(result) if inspect.iscoroutine(result) and not _in_a_loop() else result
         execution = self.run(inputs)
         if execution.error is not None:
             raise execution.error
@@ -200,8 +202,12 @@ class Program:
     def _copy(self) -> Self:
         self.__dict__.setdefault("_opened", {})
         changed = copy.copy(self)
-        changed.__dict__.pop("_bindings", None)
+        changed.__dict__["_opened"] = self.__dict__["_opened"]
         return changed
+
+    def __getstate__(self) -> dict[str, Any]:
+        # both hold identities of objects, which mean nothing in a copy
+        return {name: value for name, value in self.__dict__.items() if name not in ("_bindings", "_opened")}
 
     def _binding(self, module: Module) -> Binding:
         bindings: dict[int, Binding] | None = self.__dict__.get("_bindings")
@@ -273,6 +279,14 @@ def _items(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _items(f"{path}[{key}]", item)
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _source(function: Any) -> str:

@@ -56,12 +56,12 @@ class Judge:
                 value = self._function(example, output, trace) if self._takes_trace else self._function(example, output)
                 if inspect.iscoroutine(value):
                     value = run_coroutine(value)
-        except (ModelError, RunError):
+        except (ModelError, RunError, UsageError):
             raise
         except Exception as error:
             raise FeedbackError(
                 f"the feedback function raised {type(error).__name__}: {error} (example {example.id}, output {_short(output)}). "
-                f"It must return a score for every output; fix it and resume: what was paid is kept.",
+                f"It must return a score for every output. What was paid is kept; a changed feedback function needs a run of another name, since its scores may differ.",
                 example.id,
             ) from error
         try:

@@ -13,7 +13,7 @@ from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Feedback, Objective
 from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
-from gepa_lite.errors import ModelError, RolloutError
+from gepa_lite.errors import ModelError, RolloutError, RunError
 from gepa_lite.lm.protocol import LM, Completion, Request
 from gepa_lite.program.program import Execution, Program
 from gepa_lite.rollouts.judge import Judge
@@ -54,12 +54,17 @@ class RolloutRunner:
         """
         started = time.perf_counter()
         judging: list[Usage] = []
+        broken: list[ModelError | RunError] = []
 
         def call_task(lm: LM, request: Request, occurrence: int) -> Completion:
             return self.pay(lm, request, role="task", sample=key.sample, address=(occurrence,))
 
         def call_judge(lm: LM, request: Request, occurrence: int) -> Completion:
-            completion = self.pay(lm, request, role="judge", sample=key.sample, address=("judge", occurrence))
+            try:
+                completion = self.pay(lm, request, role="judge", sample=key.sample, address=("judge", occurrence))
+            except (ModelError, RunError) as error:
+                broken.append(error)
+                raise
             judging.append(completion.usage)
             return completion
 
@@ -71,6 +76,11 @@ class RolloutRunner:
                 feedback = self.judge(example, execution.output, execution.trace, call_judge)
             except ModelError as error:
                 failure = Failure("judge", "world", f"the judge's model call failed: {error}")
+            # an outage counts even where the feedback caught it: what it returned then is no judgement
+            if stop := next((error for error in broken if isinstance(error, RunError)), None):
+                raise stop
+            if outage := next((error for error in broken if isinstance(error, ModelError) and error.fault == "world"), None):
+                feedback, failure = None, Failure("judge", "world", f"the judge's model call failed: {outage}")
         elif failure.fault == "candidate":
             feedback = Feedback(self.objective.score(self.objective.worst), failure.message)
         return Rollout(

@@ -153,7 +153,7 @@ def commit(state: RunState, events: Sequence[Event], ports: Ports) -> RunState:
 def check_outage(state: RunState, events: Sequence[Event]) -> None:
     """End the session when proposals keep getting lost to outages."""
     lost = [event for event in events if isinstance(event, Proposed) and event.status == "void"]
-    if lost and state.void_row and state.void_row % VOID_IN_A_ROW == 0:
+    if lost and state.void_row // VOID_IN_A_ROW > max(0, state.void_row - len(lost)) // VOID_IN_A_ROW:
         raise ModelsDownError(
             f"the last {state.void_row} proposals were lost to outages (last: {lost[-1].reason}). What was paid is kept; resume when they have passed."
         )

@@ -120,6 +120,10 @@ class Search:
         if isinstance(self.merge, bool):
             # frozen: the shorthand is spelled out once, here
             object.__setattr__(self, "merge", "complementary" if self.merge else "none")
+        if not isinstance(self.objective, Objective):
+            raise UsageError(f"Search(objective={self.objective!r}): a gl.Objective(direction=, range=) is needed.")
+        if not isinstance(self.stop, (tuple, list)):
+            object.__setattr__(self, "stop", (self.stop,))
         for name in _COUNTS:
             _check_count(name, getattr(self, name), 1)
         _check_count("plateau", self.plateau, 0)
