@@ -86,7 +86,7 @@ def test_what_does_not_fit_or_is_not_a_schema_is_a_typed_error(lm: LocalLM) -> N
 
 
 def test_a_slow_reply_times_out_and_leaves_the_server_well() -> None:
-    hasty = open_local(MODEL, slots=1, context=4096, timeout=0.2)
+    hasty = open_local(MODEL, slots=1, context=4096, timeout=0.01)
     try:
         with pytest.raises(ModelTimeoutError, match="no full reply within"):
             hasty.complete(Request(({"role": "user", "content": "Count to a million."},), Params(max_tokens=4000)))

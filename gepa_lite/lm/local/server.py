@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -96,6 +97,9 @@ class LlamaServer:
                 f"{self._name}: no full reply within {self._client.timeout.read:.0f} s. Lower max_tokens, or raise timeout in open_local."
             ) from error
         except (httpx.HTTPError, RuntimeError, ValueError) as error:
+            # a connection breaks a moment before its process counts as ended
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.5)
             state = "the connection to it failed" if self.alive else f"its process ended with status {self._process.returncode}"
             raise ModelConnectionError(f"{self._name}: {state} ({type(error).__name__}). {self._log_tail()}") from error
 
