@@ -16,6 +16,7 @@ from gepa_lite.core.rollout import Rollout
 from gepa_lite.core.seeds import stream
 from gepa_lite.data import load_rows
 from gepa_lite.errors import ModelsDownError, UsageError
+from gepa_lite.executors.workers import WorkersSpec, read_workers
 from gepa_lite.insight.progress import CallbackObserver, Progress
 from gepa_lite.lm.protocol import LM
 from gepa_lite.lm.resolve import LMSpec, check_lm
@@ -53,7 +54,7 @@ def optimize(
     budget: Budget | None = None,
     search: Search | None = None,
     run: str | Path | None = None,
-    workers: int = 16,
+    workers: WorkersSpec = 16,
     on_event: Callable[[Event], None] | None = None,
 ) -> Result[P]:
     """Improve the prompts of a program.
@@ -73,7 +74,7 @@ def optimize(
         budget: upper bounds; without it rollouts for the seed's validation and 20 proposals of which 6 are accepted, and 2 USD where models have a price.
         search: the rules.
         run: a name under ``gepa_runs/`` or a folder; an existing run is resumed. Without it a name is made.
-        workers: rollouts at once.
+        workers: rollouts at once, in threads; ``"processes"`` or ``"processes:4"`` for programs and feedback that compute.
         on_event: called with every committed event; see ``gepa_lite.core.events``.
 
     Returns:
@@ -144,7 +145,7 @@ def prepare(
     reflection_lm: ReflectionSpec | None = None,
     budget: Budget | None = None,
     search: Search | None = None,
-    workers: int = 16,
+    workers: WorkersSpec = 16,
 ) -> Prepared:
     """Check everything that can be checked for free; the arguments are ``optimize``'s.
 
@@ -161,7 +162,7 @@ def prepare(
     for lm in models:
         check_lm(lm)
     spec = RunSpec(
-        program, train, validation, test, judge, reflectors, Budget() if budget is None else budget, search, _checked_workers(workers)
+        program, train, validation, test, judge, reflectors, Budget() if budget is None else budget, search, read_workers(workers)
     )
     if budget is None:
         spec = spec.with_budget(default_budget(spec, models))
@@ -256,7 +257,7 @@ def evaluate(
         examples: as ``trainset`` of ``optimize``.
         feedback: as in ``optimize``.
         objective: direction and range of the scores.
-        workers: rollouts at once.
+        workers: rollouts at once, in threads; ``"processes"`` or ``"processes:4"`` for programs and feedback that compute.
 
     Raises:
         UsageError: an argument is wrong.
@@ -279,7 +280,7 @@ def evaluate(
     check_splits({"examples": rows})
     for lm in program.models.values():
         check_lm(lm)
-    rollouts = evaluate_once(program, rows, judge, objective, _checked_workers(workers))
+    rollouts = evaluate_once(program, rows, judge, objective, read_workers(workers))
     mean, low, high, n = mean_interval([None if r.value is None else objective.score(r.value) for r in rollouts])
     if n == 0:
         failure = rollouts[0].failure
@@ -397,9 +398,3 @@ def _reflectors(program: Program, spec: ReflectionSpec | None) -> dict[str, tupl
             f"reflection_lm={dict(spec)!r}: model names with positive weights are needed, e.g. {{'openai/gpt-5': 0.3, 'openai/gpt-4.1-mini': 0.7}}."
         )
     return {name: (program.open(name), float(weight)) for name, weight in weights.items()}
-
-
-def _checked_workers(workers: int) -> int:
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-        raise UsageError(f"workers={workers!r}: a whole number of at least 1 is needed.")
-    return workers

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 Fault = Literal["candidate", "world"]
 
@@ -35,6 +35,10 @@ class FeedbackError(RunError):
     def __init__(self, message: str, example_id: str) -> None:
         super().__init__(message)
         self.example_id = example_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # an exception with a second argument can't be unpickled without this, and it comes back from worker processes
+        return type(self), (str(self), self.example_id)
 
 
 class ModelsDownError(RunError):

@@ -14,6 +14,7 @@ from typing import Any
 
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.ids import jsonable
+from gepa_lite.executors.workers import WorkersSpec
 from gepa_lite.lm.resolve import LMSpec
 from gepa_lite.program.module import Module
 from gepa_lite.program.program import Program
@@ -31,7 +32,11 @@ _SECRET_VALUE = re.compile(r"\b(?:sk|pk|rk|ghp|hf|xai|gsk|AIza)[-_A-Za-z0-9]{12,
 
 
 def python_origin(
-    program: Program, feedback: FeedbackFunction | None, reflection_lm: LMSpec | Mapping[str, float] | None, search: Search, workers: int
+    program: Program,
+    feedback: FeedbackFunction | None,
+    reflection_lm: LMSpec | Mapping[str, float] | None,
+    search: Search,
+    workers: WorkersSpec,
 ) -> dict[str, Any]:
     """The origin of a run that a Python program started, as JSON types.
 
@@ -40,7 +45,7 @@ def python_origin(
         feedback: as it was given; None for the program's own method.
         reflection_lm: as it was given; None for the program's model.
         search: the rules.
-        workers: rollouts at once.
+        workers: as `optimize` takes them.
 
     Returns:
         ``program`` and ``feedback`` are ``module:name`` where that names the very object; ``obstacle`` says why the run can't be built

@@ -21,7 +21,9 @@ from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import BudgetSpentError, RunError, UsageError
+from gepa_lite.executors.processes import WorkerProcesses
 from gepa_lite.executors.threads import ThreadExecutor
+from gepa_lite.executors.workers import Workers
 from gepa_lite.lm.breaker import Breaker
 from gepa_lite.lm.client import ModelClient
 from gepa_lite.lm.meter import Meter
@@ -29,6 +31,7 @@ from gepa_lite.lm.protocol import LM, Completion, Params, Request
 from gepa_lite.program.program import Program
 from gepa_lite.program.render import describe_inputs_outputs
 from gepa_lite.rollouts.evaluator import Evaluator
+from gepa_lite.rollouts.executor import RunRollout
 from gepa_lite.rollouts.judge import Judge
 from gepa_lite.rollouts.rollout import RolloutRunner
 from gepa_lite.search.loop import Course, search_loop
@@ -81,7 +84,7 @@ class RunSpec:
         reflectors: who rewrites: models and their weights, by name.
         budget: the bounds.
         search: the rules.
-        workers: rollouts at once.
+        workers: rollouts at once, and their engine.
     """
 
     program: Program
@@ -92,7 +95,7 @@ class RunSpec:
     reflectors: Mapping[str, tuple[LM, float]]
     budget: Budget
     search: Search
-    workers: int
+    workers: Workers
 
     def settings(self) -> Mapping[str, Any]:
         """What fixes the run's course, as JSON types; a resume must agree on it."""
@@ -229,7 +232,8 @@ class Session:
         interrupted = False
         reason = "error"
         wait = True
-        executor = ThreadExecutor(self.spec.workers)
+        executor = ThreadExecutor(self.spec.workers.count)
+        self._processes = WorkerProcesses(self.spec.workers.count) if self.spec.workers.engine == "processes" else None
         meter = Meter(state.budget, self.store.paid().total)
         self._client = ModelClient(self.store, meter, Breaker(), self._interrupt.check)
         self._evaluator = Evaluator(self._runner, executor, self.store, self._interrupt.check, self._on_rollout)
@@ -248,7 +252,11 @@ class Session:
         finally:
             # steps and proposals still in flight end at their next call or rollout
             self._interrupt.set()
+            if self._processes is not None and not wait:
+                self._processes.close()
             executor.close(wait)
+            if self._processes is not None:
+                self._processes.close()
             self._steps.shutdown(wait, cancel_futures=True)
             self._proposers.shutdown(wait, cancel_futures=True)
             self.store.end_session(self.elapsed() - self._earlier, reason)
@@ -326,10 +334,12 @@ class Session:
         return [*history[:-1], state]
 
     def _open_session(self) -> None:
-        self.store.begin_session({"workers": self.spec.workers})
+        self.store.begin_session({"workers": self.spec.workers.count, "engine": self.spec.workers.engine})
 
-    def _runner(self, candidate: Candidate) -> RolloutRunner:
+    def _runner(self, candidate: Candidate) -> RunRollout:
         spec = self.spec
+        if self._processes is not None:
+            return self._processes.place(RolloutRunner(spec.program, spec.judge, spec.search.objective, self._client.call), candidate.texts)
         return RolloutRunner(spec.program.with_prompts(candidate.texts), spec.judge, spec.search.objective, self._client.call)
 
     def _facts(self) -> ProgramFacts:
@@ -410,20 +420,24 @@ def _fitted(search: Search, models: Sequence[LM]) -> Search:
     return dataclasses.replace(search, reflection_tokens=reply, reflection_limits=limits)
 
 
-def evaluate_once(program: Program, examples: Sequence[Example], judge: Judge, objective: Objective, workers: int) -> list[Rollout]:
+def evaluate_once(program: Program, examples: Sequence[Example], judge: Judge, objective: Objective, workers: Workers) -> list[Rollout]:
     """Rollouts of a program as it stands, in the order of the examples; kept nowhere."""
-    executor = ThreadExecutor(workers)
+    executor = ThreadExecutor(workers.count)
+    processes = WorkerProcesses(workers.count) if workers.engine == "processes" else None
     store = MemoryStore()
     client = ModelClient(store, Meter(Budget(), Usage()), Breaker(), _never)
 
-    def runner(candidate: Candidate) -> RolloutRunner:
-        return RolloutRunner(program, judge, objective, client.call)
+    def runner(candidate: Candidate) -> RunRollout:
+        here = RolloutRunner(program, judge, objective, client.call)
+        return here if processes is None else processes.place(here, candidate.texts)
 
     try:
         evaluator = Evaluator(runner, executor, store, _never, lambda rollout, saved: None)
         return evaluator.run(Candidate(program.prompts), examples)
     finally:
         executor.close()
+        if processes is not None:
+            processes.close()
 
 
 def _never() -> None:

@@ -227,7 +227,7 @@ def test_a_config_file_from_another_folder_with_options_on_top(desk: Desk, monke
         (["--search", "fan"], "write KEY=VALUE"),
         (["--budget-rollouts", "7"], "Budget(rollouts=7) can't pay"),
         (["--budget-usd", "-1"], "Budget(usd=-1.0): a positive number is needed"),
-        (["--workers", "0"], "workers=0: input should be greater than or equal to 1."),
+        (["--workers", "0"], "workers='0': a whole number of at least 1 (threads)"),
         (["--program", "NAME.py:make"], "write module:name"),
         (["--program", "NAME:makee"], "NAME has no 'makee'. Did you mean 'make'?"),
         (["--program", "NAMEE:make"], "there is no module 'NAMEE'"),

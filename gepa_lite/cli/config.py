@@ -38,7 +38,7 @@ class RunConfig(BaseModel):
         budget: fields of ``gl.Budget``; empty for the default budget.
         search: fields of ``gl.Search``; ``objective`` and ``reflection_limits`` are tables of their own.
         run: name or folder of the run; None makes a name.
-        workers: rollouts at once.
+        workers: as ``optimize`` takes them.
         out: where to write the prompts of a finished run.
     """
 
@@ -54,7 +54,7 @@ class RunConfig(BaseModel):
     budget: dict[str, Any] = Field(default_factory=dict)
     search: dict[str, Any] = Field(default_factory=dict)
     run: str | None = None
-    workers: int = Field(default=16, ge=1)
+    workers: int | str = 16
     out: Path | None = None
 
 

@@ -29,7 +29,7 @@ class Recipe(BaseModel):
         lm: the model of all modules that name none.
         reflection_lm: who rewrites, or models with their weights; None for the program's model.
         search: fields of ``gl.Search``.
-        workers: rollouts at once.
+        workers: as ``optimize`` takes them.
         out: where to write the prompts of the finished run.
         imports: folders to import from.
         obstacle: why it can't be built again, in words.
@@ -49,7 +49,7 @@ class Recipe(BaseModel):
     lm: str | None = None
     reflection_lm: str | dict[str, float] | None = None
     search: dict[str, Any] = Field(default_factory=dict)
-    workers: int = 16
+    workers: int | str = 16
     out: Path | None = None
     imports: list[Path] = Field(default_factory=list)
     obstacle: str | None = None

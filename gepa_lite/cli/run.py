@@ -41,7 +41,10 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
     name: Annotated[
         str | None, typer.Option("--run", metavar="NAME", help="A name under the runs' folder, or a path; an existing run goes on.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(metavar="N", help="Rollouts at once; 16 by default.")] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Rollouts at once, in threads; 16 by default. processes or processes:4 for programs that compute."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the prompts of the finished run, e.g. to triage.prompts.json.")
     ] = None,

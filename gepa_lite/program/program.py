@@ -151,6 +151,12 @@ class Program:
         changed._lm = lm
         return changed
 
+    def with_models(self, models: Mapping[str, LM]) -> Self:
+        """A program whose modules, by path, reach these models; this one is unchanged."""
+        changed = self._copy()
+        changed._lms = {**self._lms, **models}
+        return changed
+
     def load(self, path: str | Path) -> Self:
         """A program with the prompts of a bundle that ``result.save`` wrote.
 
