@@ -21,8 +21,7 @@ from gepa_lite.search.select import SELECTORS, Pareto
 
 
 def front(rows: list[list[float]], means: list[float] | None = None) -> Front:
-    values = np.array(rows, dtype=float)
-    return Front(tuple(range(len(rows))), values, tuple(means if means is not None else (math.fsum(r) / len(r) for r in rows)))
+    return Front.of(np.array(rows, dtype=float), np.array(means if means is not None else [math.fsum(r) / len(r) for r in rows]))
 
 
 def reference_prune(fronts: list[set[int]], means: list[float]) -> set[int]:
@@ -39,18 +38,18 @@ def reference_prune(fronts: list[set[int]], means: list[float]) -> set[int]:
 
 
 def test_weakest_covered_candidate_goes_first() -> None:
-    wins = prune(front([[1, 0, 0], [1, 1, 0], [0, 0, 1]]).owners, [1 / 3, 2 / 3, 1 / 3])
+    wins = prune(front([[1, 0, 0], [1, 1, 0], [0, 0, 1]], [1 / 3, 2 / 3, 1 / 3]))
     assert wins.tolist() == [0, 2, 1]
 
 
 def test_cover_rule_removes_what_classical_domination_would_keep() -> None:
     f = front([[1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1]], [0.2, 0.5, 0.5])
-    assert prune(f.owners, f.means).tolist() == [0, 2, 2]
+    assert prune(f).tolist() == [0, 2, 2]
 
 
 @pytest.mark.parametrize(("means", "survivor"), [([0.1, 0.2], 1), ([0.2, 0.1], 0)])
 def test_of_two_equal_covers_the_better_mean_survives(means: list[float], survivor: int) -> None:
-    wins = prune(np.array([[True, True], [True, True]]), means)
+    wins = prune(front([[1, 1], [1, 1]], means))
     assert [i for i, won in enumerate(wins) if won] == [survivor]
 
 
@@ -59,7 +58,7 @@ def test_one_pass_equals_the_reference_and_every_example_keeps_an_owner(count: i
     draw = random.Random(seed)
     rows = [[float(draw.randrange(3)) for _ in range(width)] for _ in range(count)]
     f = front(rows)
-    wins = prune(f.owners, f.means)
+    wins = prune(f)
     fronts = [{k for k in range(count) if f.owners[k, i]} for i in range(width)]
     survivors = {k for k in range(count) if wins[k]}
     assert survivors == reference_prune(fronts, list(f.means))

@@ -80,6 +80,12 @@ class Rows:
         view.flags.writeable = False
         return view
 
+    @property
+    def last(self) -> NDArray[np.float64]:
+        """The newest row, shape (width,), read-only."""
+        row: NDArray[np.float64] = self.array[-1]
+        return row
+
     def __len__(self) -> int:
         return self._length
 

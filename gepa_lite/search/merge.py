@@ -59,8 +59,8 @@ def plan_merge(state: RunState, search: Search, step: int) -> MergePlan | None:
     if search.merge == "none" or len(state.pool) < 3 or len(state.rotation) < 2 or not _may_merge(state, search):
         return None
     front = front_of(state, search)
-    wins = prune(front.owners, front.means)
-    survivors = [member for member, won in zip(front.members, wins, strict=True) if won]
+    wins = prune(front)
+    survivors = front.members[wins > 0].tolist()
     draw = stream(search.seed, "merge", step)
     pairs = _drawn_pairs(survivors, draw) if search.merge == "paper" else _complementary_pairs(state, survivors)
     tried = {(merge.parents, tuple(sorted(merge.sources.items()))) for merge in state.merges}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from gepa_lite.core.seeds import stream
 
@@ -34,11 +35,16 @@ def epoch_minibatch(ids: Sequence[str], size: int, index: int, seed: int) -> tup
         return tuple(ids)
     per_epoch = -(-len(ids) // size)
     epoch, place = divmod(index, per_epoch)
+    return _epoch(tuple(ids), size, epoch, seed)[place * size : (place + 1) * size]
+
+
+@lru_cache(maxsize=8)
+def _epoch(ids: tuple[str, ...], size: int, epoch: int, seed: int) -> tuple[str, ...]:
+    """One epoch's order, padded; kept, since each of its minibatches asks for it."""
     order = list(ids)
     stream(seed, "epoch", size, epoch).shuffle(order)
-    lacking = per_epoch * size - len(order)
-    order += order[:lacking]
-    return tuple(order[place * size : (place + 1) * size])
+    order += order[: -len(order) % size]
+    return tuple(order)
 
 
 def hard_minibatch(ids: Sequence[str], size: int, index: int, seed: int, ease: Mapping[str, float]) -> tuple[str, ...]:

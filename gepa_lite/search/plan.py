@@ -75,8 +75,8 @@ def plan_step(state: RunState, search: Search, models: Mapping[str, float], step
     merge = plan_merge(state, search, step)
     if merge is not None:
         return StepPlan(step, (), merge, merge.rollouts * search.repeats, 0)
-    row = search.parent_selector(front_of(state, search), stream(search.seed, "parent", step))
-    parent = [member for member in state.pool if member.mean is not None][row]
+    front = front_of(state, search)
+    parent = state.pool[int(front.members[search.parent_selector(front, stream(search.seed, "parent", step))])]
     slots = tuple(_slot(state, search, models, parent, step, index) for index in range(search.fan))
     rollouts = sum(len(slot.unpaid) + len(slot.example_ids) for slot in slots) + len(state.started.validation_ids)
     proposals = len(slots) * (len(state.rotation) if search.modules == "all" else 1)

@@ -26,9 +26,9 @@ def _draw(weights: NDArray[np.int64] | NDArray[np.float64], stream: random.Rando
     return min(int(np.searchsorted(sums, stream.random() * sums[-1], side="right")), len(weights) - 1)
 
 
-def _ranking(front: Front) -> NDArray[np.intp]:
+def _ranking(front: Front) -> NDArray[np.int64]:
     """Rows by descending mean, the first of equal ones first."""
-    return np.argsort(-np.asarray(front.means), kind="stable")
+    return np.argsort(-front.means, kind="stable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Pareto:
 
     def __call__(self, front: Front, stream: random.Random) -> int:
         """Draw."""
-        return _draw(prune(front.owners, front.means), stream)
+        return _draw(prune(front), stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,7 @@ class TopKPareto:
     def __call__(self, front: Front, stream: random.Random) -> int:
         """Draw."""
         rows = _ranking(front)[: self.k]
-        values = front.values[rows]
-        wins = prune(values == values.max(axis=0), [front.means[row] for row in rows])
-        return int(rows[_draw(wins, stream)])
+        return int(rows[_draw(prune(Front.of(front.rows(rows), front.means[rows])), stream)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ class Elite:
     def __call__(self, front: Front, stream: random.Random) -> int:
         """Draw."""
         rows = _ranking(front)[: max(1, int(self.share * len(front.members)))]
-        fitness = np.array([front.means[row] for row in rows]) - front.worst
+        fitness = front.means[rows] - front.worst
         return int(rows[_draw(fitness, stream)]) if fitness.sum() > 0 else int(rows[0])
 
 
@@ -111,10 +109,10 @@ class Likely:
 
     def __call__(self, front: Front, stream: random.Random) -> int:
         """Draw."""
-        column = stream.randrange(front.values.shape[1])
+        column = stream.randrange(front.width)
         scale = max(front.top - front.worst, 1e-12)
-        scores = np.clip((front.values[:, column] - front.worst) / scale, 0.0, 1.0)
-        means = np.clip((np.asarray(front.means) - front.worst) / scale, 0.02, 0.98)
+        scores = np.clip((front.column(column) - front.worst) / scale, 0.0, 1.0)
+        means = np.clip((front.means - front.worst) / scale, 0.02, 0.98)
         generator = np.random.default_rng(stream.getrandbits(64))
         draws = generator.beta(self.weight * means + scores, self.weight * (1 - means) + 1 - scores)
         return int(np.argmax(draws))

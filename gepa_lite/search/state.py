@@ -12,6 +12,7 @@ from gepa_lite.core.append_only import Log, Rows, Seen
 from gepa_lite.core.budget import Budget, Spend
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import BudgetChanged, Event, Merged, Proposed, RunStarted, SeedValidated, StepEnded, Stopped, Tested, Validated
+from gepa_lite.search.tops import Tops
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class RunState:
         pool: the candidates, the seed first.
         table: values on the validation set, shape (candidates, examples); missing is NaN.
         objectives: further scores on the validation set by name, each a table like ``table``.
+        means: shape (candidates, 1 + objectives): the mean value, and that of each objective in order of name; NaN where a cell is missing.
+        tops: the leaders of each column of ``table`` and of the objectives' tables in order of name, among the candidates without a missing value.
         best_index: index of the member with the highest mean; the first of equal ones.
         pointers: for each candidate the place in ``rotation`` of the module it is improved in next.
         rotation: module paths that ran in the seed's validation, in order of declaration.
@@ -75,6 +78,8 @@ class RunState:
     pool: Log[Member] = field(default_factory=Log)
     table: Rows = field(default_factory=lambda: Rows(0))
     objectives: Mapping[str, Rows] = field(default_factory=dict)
+    means: Rows = field(default_factory=lambda: Rows(1))
+    tops: tuple[Tops, ...] = ()
     best_index: int = 0
     pointers: tuple[int, ...] = ()
     rotation: tuple[str, ...] = ()
@@ -161,21 +166,32 @@ class RunState:
         if candidate.id in self.seen:
             # two steps in flight at once made the same child: it was paid for, and is in the pool already
             return dataclasses.replace(self, spend=self.spend + event.spend)
+        first, width = len(self.pool) == 0, len(event.values)
+        names = sorted(event.objectives if first else self.objectives)
+        empty = (None,) * width
+        rows = [event.values, *(event.objectives.get(name, empty) for name in names)]
         member = Member(len(self.pool), candidate, parents, step, mean_of(event.values))
-        names = event.objectives if len(self.pool) == 0 else self.objectives
-        empty = (None,) * len(event.values)
-        objectives = {name: self.objectives.get(name, Rows(len(empty))).append(event.objectives.get(name, empty)) for name in names}
+        means = [member.mean, *map(mean_of, rows[1:])]
+        tables = [table.append(row) for table, row in zip(self._tables(names, width), rows, strict=True)]
+        tops = (Tops.none(width),) * len(rows) if first else self.tops
+        if member.mean is not None:
+            tops = tuple(top.add(member.index, table.last, member.mean) for top, table in zip(tops, tables, strict=True))
         return dataclasses.replace(
             self,
             pool=self.pool.append(member),
-            best_index=member.index if len(self.pool) == 0 or _leads(member, self.best) else self.best_index,
-            table=self.table.append(event.values),
-            objectives=objectives,
+            best_index=member.index if first or _leads(member, self.best) else self.best_index,
+            table=tables[0],
+            objectives=dict(zip(names, tables[1:], strict=True)),
+            means=(Rows(len(rows)) if first else self.means).append(means),
+            tops=tops,
             pointers=(*self.pointers, pointer),
             seen=self.seen.add([candidate.id]),
             spend=self.spend + event.spend,
             costs=self._dearer(event.spend),
         )
+
+    def _tables(self, names: Sequence[str], width: int) -> list[Rows]:
+        return [self.table, *(self.objectives.get(name, Rows(width)) for name in names)]
 
     def _dearer(self, spend: Spend) -> Costs:
         costs = self.costs

@@ -96,10 +96,8 @@ def _may_matter(state: RunState, search: Search, values: Sequence[float | None])
     if any(value is None for value in values):
         return True
     known = np.array(values, dtype=np.float64)
-    rows = [member.index for member in state.pool if member.mean is not None]
-    table = state.table.array[rows]
     best = state.table.array[state.best.index]
-    tops = table.max(axis=0)
+    tops = state.tops[0].best
     done = len(known)
     chance = _chance_to_lead(known, best, done)
     unsolved = tops < search.objective.best - 1e-12

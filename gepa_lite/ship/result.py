@@ -132,7 +132,7 @@ def make_result(
     winner = program.with_prompts(best.candidate.texts)
     keep_seed = test is not None and test.gain <= 0
     front = front_of(state, Search(objective=objective))
-    wins = prune(front.owners, front.means)
+    wins = prune(front)
     return Result(
         program=program if keep_seed else winner,
         winner=winner,
@@ -141,7 +141,7 @@ def make_result(
         validation=validation,
         test=test,
         candidates=list(state.pool),
-        front=[member for member, won in zip(front.members, wins, strict=True) if won],
+        front=front.members[wins > 0].tolist(),
         costs=costs,
         stopped="interrupted" if interrupted else (state.stopped.reason if state.stopped else "not finished"),
         finished=state.stopped is not None and not interrupted,
