@@ -95,6 +95,29 @@ class TestStore:
         assert list(store.rollouts_of("c")) == [first, sample]
         assert list(store.rollouts_of("nobody")) == []
 
+    def test_many_rollouts_are_looked_up_at_once(self, store: Store) -> None:
+        kept = [a_rollout(f"e{number}", candidate, sample=sample) for number in range(600) for candidate in "cd" for sample in (0, 1)]
+        waits = [store.hand_in_rollout(rollout) for rollout in kept]
+        for wait in waits:
+            wait()
+        asked = [rollout.key for rollout in kept if rollout.key.candidate_id == "c" or rollout.key.sample == 1]
+        assert store.rollouts_at([*asked, RolloutKey("c", "never"), RolloutKey("nobody", "e1")]) == {
+            rollout.key: rollout for rollout in kept if rollout.key in set(asked)
+        }
+        assert store.rollouts_at([]) == {}
+
+    def test_what_is_handed_in_is_there_after_the_wait_for_every_thread(self, store: Store) -> None:
+        wait = store.hand_in_rollout(a_rollout("e"))
+
+        def work(name: int) -> None:
+            wait()
+            assert store.rollout(RolloutKey("c", "e")) == a_rollout("e")
+
+        in_threads(8, work)
+        wait()
+        with pytest.raises(ValueError, match="missing"):
+            store.hand_in_rollout(a_rollout("f", value=None))
+
     def test_a_failed_rollout_is_kept_and_a_missing_one_is_refused(self, store: Store) -> None:
         failed = Rollout(RolloutKey("c", "e"), 0.0, Feedback(0.0, "it raised"), failure=Failure("parse", "candidate", "it raised"))
         store.save_rollout(failed)
@@ -180,6 +203,8 @@ class TestStore:
             lambda: store.save_completion("k", Completion("x"), "task", 0.1),
             lambda: store.rollout(RolloutKey("c", "e")),
             lambda: store.save_rollout(a_rollout()),
+            lambda: store.hand_in_rollout(a_rollout()),
+            lambda: store.rollouts_at([RolloutKey("c", "e")]),
             lambda: list(store.rollouts()),
             lambda: list(store.rollouts_of("c")),
             lambda: store.begin_call("b", "task", "m", BOUND),

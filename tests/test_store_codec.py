@@ -31,7 +31,8 @@ from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
 from gepa_lite.errors import StoreError
 from gepa_lite.lm.protocol import Completion
-from gepa_lite.store.codec import COMPLETION, EVENTS, EXAMPLE, ROLLOUT, Codec, decode_event, decode_value, encode_event, encode_value
+from gepa_lite.store.codec import COMPLETION, EVENTS, EXAMPLE, ROLLOUT, Codec, decode_event, encode_event, encode_value
+from gepa_lite.store.json_text import decode_value
 
 # Any text, lone surrogates included, but for a high one before a low one: these two are one character in JSON.
 texts = st.text(max_size=30).map(lambda text: text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass"))

@@ -15,12 +15,12 @@ from gepa_lite.rollouts.executor import Executor, RunRollout
 class RolloutStore(Protocol):
     """Where paid rollouts are kept."""
 
-    def rollout(self, key: RolloutKey) -> Rollout | None:
-        """The rollout saved under this key, or None."""
+    def rollouts_at(self, keys: Sequence[RolloutKey]) -> dict[RolloutKey, Rollout]:
+        """Those of some rollouts that were saved."""
         ...
 
-    def save_rollout(self, rollout: Rollout) -> None:
-        """Keep a scored rollout; durable before it returns."""
+    def hand_in_rollout(self, rollout: Rollout) -> Callable[[], None]:
+        """Keep a scored rollout; what is returned waits until it is durable."""
         ...
 
 
@@ -48,6 +48,7 @@ class Evaluator:
         self._store = store
         self._interrupted = interrupted
         self._observe = observe
+        self._handed_in: dict[RolloutKey, Callable[[], None]] = {}
 
     def run(self, candidate: Candidate, examples: Sequence[Example], *, sample: int = 0, priority: tuple[int, ...] = (0,)) -> list[Rollout]:
         """Rollouts of a candidate, in the order of the examples.
@@ -66,18 +67,18 @@ class Evaluator:
         return [rollouts[key] for key in keys]
 
     def _gather(self, ref: str, jobs: Sequence[tuple[RolloutKey, Example]], priority: tuple[int, ...]) -> dict[RolloutKey, Rollout]:
-        done: dict[RolloutKey, Rollout] = {}
+        done = self._store.rollouts_at([key for key, _ in jobs])
         futures: dict[RolloutKey, Future[Rollout]] = {}
         for key, example in jobs:
-            saved = self._store.rollout(key)
-            if saved is not None:
-                self._observe(saved, True)
-                done[key] = saved
+            if key in done:
+                self._observe(done[key], True)
             else:
                 futures[key] = self._executor.submit(ref, example, key, priority)
         try:
             for key, future in futures.items():
                 done[key] = future.result()
+            for key in futures:
+                self._wait_for_disk(key)
         except BaseException as error:
             for future in futures.values():
                 future.cancel()
@@ -87,12 +88,20 @@ class Evaluator:
             raise
         return done
 
+    def _wait_for_disk(self, key: RolloutKey) -> None:
+        handed_in = self._handed_in.get(key)
+        if handed_in is not None:
+            handed_in()
+            # only now: who else waits for the same rollout and finds nothing here knows that it is on disk
+            self._handed_in.pop(key, None)
+
     def _keep(self, run: RunRollout) -> RunRollout:
         def run_and_keep(example: Example, key: RolloutKey) -> Rollout:
             self._interrupted()
             rollout = run(example, key)
             if not rollout.missing:
-                self._store.save_rollout(rollout)
+                # the worker goes on with the next one; who asked for the rollout gets it once it is on disk
+                self._handed_in[key] = self._store.hand_in_rollout(rollout)
             self._observe(rollout, False)
             return rollout
 

@@ -16,12 +16,11 @@ checked too, against damage.
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import operator
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from math import isfinite
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from gepa_lite.core.events import BudgetChanged, Event, Merged, Proposed, RunStarted, SeedValidated, StepEnded, Stopped, Tested, Validated
 from gepa_lite.core.example import Example
@@ -29,6 +28,7 @@ from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import StoreError
 from gepa_lite.lm.protocol import Completion
+from gepa_lite.store.json_text import read_json, to_json
 
 T = TypeVar("T")
 _Step = Callable[[Any], Any]
@@ -44,47 +44,13 @@ class _Form(NamedTuple):
     read_as_is: frozenset[type[Any]]
 
 
-_encode_plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_encode_ascii = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number that is ever written")
-
-
-_decode_json = json.JSONDecoder(parse_constant=_no_constant).decode
-
-
 class _Mismatch(Exception):
     """A value is not of the declared form. The message starts with the path of the field."""
-
-
-def to_json(value: Any) -> str:
-    """Compact JSON of JSON types, fit for a UTF-8 column whatever the texts hold."""
-    text = _encode_plain(value)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return _encode_ascii(value)
-    return text
 
 
 def encode_value(value: Any) -> str:
     """JSON text of any value, by way of ``jsonable``."""
     return to_json(jsonable(value))
-
-
-def decode_value(body: str, what: str) -> Any:
-    """The value of a JSON text.
-
-    Raises:
-        StoreError: it is not JSON.
-    """
-    try:
-        return _decode_json(body)
-    except ValueError as error:
-        raise StoreError(f"{what} is damaged: {error}. Restore the run's folder from a copy, or start a new run.") from error
 
 
 class Codec(Generic[T]):
@@ -121,7 +87,7 @@ class Codec(Generic[T]):
         if version != self.version:
             raise _upgrade(f"{self.kind} records of version {version} (known: {self.version})")
         try:
-            return cast("T", self._form.decode(_decode_json(body)))
+            return cast("T", self._form.decode(read_json(body)))
         except (_Mismatch, ValueError) as error:
             raise StoreError(
                 f"A {self.kind} record is damaged: {error}. Restore the run's folder from a copy, or start a new run."
@@ -175,10 +141,12 @@ def _integer(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
+    if type(value) is float and isfinite(value):
+        return value
     if not isinstance(value, (str, bytes)):
         try:
             number = float(value)
-            if math.isfinite(number):
+            if isfinite(number):
                 return number
         except (TypeError, ValueError, OverflowError):
             pass
@@ -193,6 +161,7 @@ def _types(*members: type[Any]) -> frozenset[type[Any]]:
     return frozenset(members)
 
 
+_MAYBE_FLOAT = _types(float, _NoneType)
 _LEAVES: dict[Any, _Form] = {
     str: _Form(_text, _text, _types(str), _types(str)),
     bool: _Form(_flag, _flag, _types(bool), _types(bool)),
@@ -225,10 +194,16 @@ def _optional_form(form: _Form) -> _Form:
 
 
 def _tuple_form(form: _Form) -> _Form:
+    # rows of scores: thousands of numbers, looked at without a step in Python for each
+    numbers = form.written_as_is | {float} if form.read_as_is and form.read_as_is <= _MAYBE_FLOAT else frozenset()
+
     def encode(value: Any) -> Any:
         if not isinstance(value, (tuple, list)):
             raise _Mismatch(f": a tuple is needed, got {value!r:.80}")
-        return list(value) if form.written_as_is.issuperset(map(type, value)) else [form.encode(item) for item in value]
+        kinds = set(map(type, value))
+        if kinds <= form.written_as_is or (kinds <= numbers and all(map(isfinite, filter(None, value)))):
+            return list(value)
+        return [form.encode(item) for item in value]
 
     def decode(value: Any) -> Any:
         if type(value) is not list:
@@ -241,8 +216,11 @@ def _tuple_form(form: _Form) -> _Form:
 def _mapping_form(form: _Form) -> _Form:
     # keys of user data may be anything, as jsonable has it
     key_step = str if form is _LEAVES[Any] else _text
+    text_only = _types(str)
 
     def encode(value: Any) -> Any:
+        if type(value) is dict and text_only.issuperset(map(type, value)) and form.written_as_is.issuperset(map(type, value.values())):
+            return value
         if not isinstance(value, Mapping):
             raise _Mismatch(f": a mapping is needed, got {value!r:.80}")
         return {key_step(key): item if type(item) in form.written_as_is else form.encode(item) for key, item in value.items()}
@@ -268,26 +246,25 @@ def _default(item: dataclasses.Field[Any]) -> Any:
 
 
 def _record_encoder(record: type[Any], forms: Mapping[str, _Form], defaults: Mapping[str, Any]) -> _Step:
-    plain = tuple((name, form.encode, form.written_as_is) for name, form in forms.items() if name not in defaults)
-    nested = tuple((name, forms[name].encode, default) for name, default in defaults.items())
-
-    def encode(value: Any) -> Any:
-        if type(value) is not record:
-            raise _Mismatch(f": a {record.__name__} is needed, got {value!r:.80}")
-        fields, name = {}, ""
-        try:
-            for name, step, as_is in plain:
-                item = getattr(value, name)
-                fields[name] = item if type(item) in as_is else step(item)
-            for name, step, default in nested:
-                item = getattr(value, name)
-                if item != default:
-                    fields[name] = step(item)
-        except _Mismatch as error:
-            raise _Mismatch(f".{name}{error}") from None
-        return fields
-
-    return encode
+    """Straight-line code made for one record type, as the dataclass itself has it: several times a loop's speed, and every rollout passes here."""
+    names: dict[str, Any] = {"record": record, "_Mismatch": _Mismatch}
+    lines = ["def encode(value):", " if type(value) is not record:"]
+    lines += [f"  raise _Mismatch(f': a {record.__name__} is needed, got {{value!r:.80}}')", " fields, name = {}, ''", " try:"]
+    # records within come last, and only where they are not the default
+    for number, (name, form) in enumerate(sorted(forms.items(), key=lambda item: item[0] in defaults)):
+        names[f"step{number}"], names[f"default{number}"] = form.encode, defaults.get(name)
+        lines += [f"  name = {name!r}", f"  item = value.{name}"]
+        if name in defaults:
+            lines += [f"  if item != default{number}:", f"   fields[name] = step{number}(item)"]
+            continue
+        kinds = sorted(form.written_as_is, key=lambda kind: kind.__name__)
+        names |= {f"kind{number}_{place}": kind for place, kind in enumerate(kinds)}
+        as_is = " or ".join(f"kind is kind{number}_{place}" for place in range(len(kinds))) or "False"
+        lines += ["  kind = type(item)", f"  fields[name] = item if {as_is} else step{number}(item)"]
+    lines += [" except _Mismatch as error:", "  raise _Mismatch(f'.{name}{error}') from None", " return fields"]
+    # the source holds names of fields and classes of this package, nothing that came from outside
+    exec("\n".join(lines), names)
+    return cast("_Step", names["encode"])
 
 
 def _record_decoder(record: type[Any], forms: Mapping[str, _Form], defaults: Mapping[str, Any]) -> _Step:

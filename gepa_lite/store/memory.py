@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -76,6 +76,16 @@ class MemoryStore:
         """See ``Store.rollout``."""
         with self._open():
             return self._rollouts.get(key)
+
+    def rollouts_at(self, keys: Sequence[RolloutKey]) -> dict[RolloutKey, Rollout]:
+        """See ``Store.rollouts_at``."""
+        with self._open():
+            return {key: self._rollouts[key] for key in keys if key in self._rollouts}
+
+    def hand_in_rollout(self, rollout: Rollout) -> Callable[[], None]:
+        """See ``Store.hand_in_rollout``; there is nothing to wait for."""
+        self.save_rollout(rollout)
+        return lambda: None
 
     def save_rollout(self, rollout: Rollout) -> None:
         """See ``Store.save_rollout``."""

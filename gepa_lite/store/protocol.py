@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -18,10 +18,10 @@ from gepa_lite.store.paid import Paid
 class Store(Protocol):
     """The journal, the rollouts, the completions and the paid calls of one run. Every method may be called from any thread.
 
-    A method that saves returns once what it saved is durable, but for ``begin_call`` and ``end_call``, which only queue. Rollouts and
-    completions are written once: a second one under the same key changes nothing, since the first may have been used already. A method
-    that can't do its work raises ``StoreError``; nothing of what it was to save is then there, and the store works again as soon as the
-    cause has passed.
+    A method that saves returns once what it saved is durable, but for ``begin_call`` and ``end_call``, which only queue, and
+    ``hand_in_rollout``, which gives back what waits. Rollouts and completions are written once: a second one under the same key
+    changes nothing, since the first may have been used already. A method that can't do its work raises ``StoreError``; nothing of what it
+    was to save is then there, and the store works again as soon as the cause has passed.
     """
 
     def commit(self, events: Sequence[Event]) -> None:
@@ -61,6 +61,21 @@ class Store(Protocol):
 
     def rollout(self, key: RolloutKey) -> Rollout | None:
         """The rollout that was kept under a key, or None."""
+        ...
+
+    def rollouts_at(self, keys: Sequence[RolloutKey]) -> dict[RolloutKey, Rollout]:
+        """Those of some rollouts that were kept: many look-ups at the cost of a few."""
+        ...
+
+    def hand_in_rollout(self, rollout: Rollout) -> Callable[[], None]:
+        """Keep a rollout with the next group of writes, so that its thread can go on meanwhile.
+
+        Returns:
+            Waits until the rollout is durable, and raises ``StoreError`` where it is not kept. May be called again, from any thread.
+
+        Raises:
+            ValueError: it is missing (the world's fault): such a one must be run again, never kept.
+        """
         ...
 
     def save_rollout(self, rollout: Rollout) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,8 @@ from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.errors import StoreError
 from gepa_lite.lm.protocol import Completion
-from gepa_lite.store.codec import COMPLETION, EXAMPLE, ROLLOUT, decode_event, decode_value, encode_event, encode_value
+from gepa_lite.store.codec import COMPLETION, EXAMPLE, ROLLOUT, decode_event, encode_event, encode_value
+from gepa_lite.store.json_text import decode_value
 from gepa_lite.store.lock import refuse_network
 from gepa_lite.store.paid import Paid
 from gepa_lite.store.reader import Reader, read_paid
@@ -39,6 +40,9 @@ _SETTLE = (
     "UPDATE calls SET calls = ?, input = ?, output = ?, usd = ?, seconds = ?, attempts = ?, outcome = ?, settled_at = ? "
     "WHERE id = ? AND outcome IS NULL"
 )
+
+_AT_ONCE = 500
+"""Keys asked for in one query: below the least bound on parameters that SQLite was ever built with."""
 
 
 class RunStore:
@@ -136,13 +140,31 @@ class RunStore:
         row = self._reader.row(sql, (key.candidate_id, key.example_id, key.sample))
         return None if row is None else ROLLOUT.decode(*row)
 
+    def rollouts_at(self, keys: Sequence[RolloutKey]) -> dict[RolloutKey, Rollout]:
+        """See ``Store.rollouts_at``."""
+        groups: dict[tuple[str, int], list[str]] = {}
+        for key in keys:
+            groups.setdefault((key.candidate_id, key.sample), []).append(key.example_id)
+        found = {}
+        for (candidate, sample), examples in groups.items():
+            for start in range(0, len(examples), _AT_ONCE):
+                some = examples[start : start + _AT_ONCE]
+                sql = f"SELECT version, body FROM rollouts WHERE candidate_id = ? AND sample = ? AND example_id IN ({', '.join('?' * len(some))})"
+                rollouts = [ROLLOUT.decode(*row) for row in self._reader.rows(sql, (candidate, sample, *some))]
+                found.update({rollout.key: rollout for rollout in rollouts})
+        return found
+
     def save_rollout(self, rollout: Rollout) -> None:
         """See ``Store.save_rollout``."""
+        self.hand_in_rollout(rollout)()
+
+    def hand_in_rollout(self, rollout: Rollout) -> Callable[[], None]:
+        """See ``Store.hand_in_rollout``."""
         key = rollout.key
         if rollout.missing:
             raise ValueError(f"the rollout of {key.candidate_id} on {key.example_id} is missing: only scored rollouts are kept.")
         row = (_name(key.candidate_id), _name(key.example_id), key.sample, ROLLOUT.version, ROLLOUT.encode(rollout), _now())
-        self._write([(_ROLLOUT, row)])
+        return self._writer().writer.hand_in([(_ROLLOUT, row)])
 
     def rollouts(self) -> Iterator[Rollout]:
         """See ``Store.rollouts``."""

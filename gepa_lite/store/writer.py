@@ -41,8 +41,9 @@ class _Operation:
             self._done.acquire()
 
     def wait(self) -> None:
-        """Wait for the outcome; raises what it failed with."""
-        self._done.acquire()
+        """Wait for the outcome; raises what it failed with. May be called again, and by several threads."""
+        with self._done:
+            pass
         if self._failure is not None:
             raise self._failure
 
@@ -85,9 +86,13 @@ class Writer:
         Raises:
             StoreError: nothing of them is written; says why and what to do.
         """
+        self.hand_in(statements)()
+
+    def hand_in(self, statements: Sequence[Statement]) -> Callable[[], None]:
+        """Write statements in one transaction with the next group; what is returned waits until they are durable, or raises as ``write`` does."""
         operation = _Operation(statements, awaited=True)
         self._submit(operation)
-        operation.wait()
+        return operation.wait
 
     def queue(self, statements: Sequence[Statement]) -> None:
         """Write statements with the next group, without waiting; they are tried again with later groups until they succeed."""
