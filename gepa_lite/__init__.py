@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gepa_lite.search.reflect import ReflectionLimits
     from gepa_lite.search.search import Search
     from gepa_lite.ship.result import Result
+    from gepa_lite.splitting import Splits, split
 
 _HOMES = {
     "Budget": "core.budget",
@@ -52,6 +53,7 @@ _HOMES = {
     "RunError": "errors",
     "Search": "search.search",
     "Signature": "program.signature",
+    "Splits": "splitting",
     "Trace": "core.call",
     "Usage": "core.call",
     "UsageError": "errors",
@@ -59,6 +61,7 @@ _HOMES = {
     "evaluate": "api",
     "load_prompts": "bundle",
     "optimize": "api",
+    "split": "splitting",
 }
 
 __all__ = [
@@ -85,6 +88,7 @@ __all__ = [
     "RunError",
     "Search",
     "Signature",
+    "Splits",
     "Trace",
     "Usage",
     "UsageError",
@@ -92,6 +96,7 @@ __all__ = [
     "evaluate",
     "load_prompts",
     "optimize",
+    "split",
 ]
 
 

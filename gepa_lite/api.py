@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gepa_lite.core.budget import Budget
 from gepa_lite.core.events import Event
-from gepa_lite.core.example import Example, check_splits, make_example
+from gepa_lite.core.example import check_splits
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout
-from gepa_lite.core.seeds import stream
-from gepa_lite.data import load_rows
 from gepa_lite.errors import ModelsDownError, UsageError
+from gepa_lite.examples import make_examples, run_examples
 from gepa_lite.executors.workers import WorkersSpec, read_workers
 from gepa_lite.insight.progress import CallbackObserver, Progress
 from gepa_lite.lm.protocol import LM
@@ -28,6 +28,7 @@ from gepa_lite.search.verdict import mean_interval
 from gepa_lite.session import InterruptedRunError, Observer, Outcome, RunSpec, Session, evaluate_once
 from gepa_lite.ship.result import Costs, Result, make_result
 from gepa_lite.store.folders import run_folder
+from gepa_lite.store.looks import looks_beside
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.store.schema import FILE_NAME
 
@@ -49,6 +50,7 @@ def optimize(
     valset: Any = None,
     *,
     testset: Any = None,
+    curveset: Any = None,
     feedback: FeedbackFunction | None = None,
     reflection_lm: ReflectionSpec | None = None,
     budget: Budget | None = None,
@@ -67,7 +69,9 @@ def optimize(
         trainset: examples to learn from: a list of dicts, dataclasses or pydantic models, a path to .jsonl, .json, .csv or .parquet, a data frame, a Hugging Face data set. The keys that
             ``forward`` names are inputs, the rest are labels.
         valset: examples that candidates are compared on; without it the train set is split in half, and the call says so.
-        testset: sealed examples, scored once for seed and winner; without it no gain can be claimed, only ``validated only``.
+        testset: sealed examples, scored once for seed and winner; without it no gain can be claimed, only ``validated only``. A share such as ``0.3`` seals that share of the valset, or of the
+            trainset where there is no valset.
+        curveset: examples, or a share as for ``testset``, that the search never sees: once it has ended, candidates that led in its course are scored on them (``result.curve``).
         feedback: ``feedback(example, output, trace)`` or ``feedback(example, output)``, called once per rollout; returns ``gl.Feedback(score, text)``, a number, a bool or ``(score, text)``. Without it,
             the program's own ``feedback`` method.
         reflection_lm: who rewrites; without it the program's first model. ``{"a": 0.7, "b": 0.3}`` mixes several by weight (or by ``Search(mixing="bandit")``).
@@ -107,6 +111,7 @@ def optimize(
         trainset,
         valset,
         testset=testset,
+        curveset=curveset,
         feedback=feedback,
         reflection_lm=reflection_lm,
         budget=budget,
@@ -141,6 +146,7 @@ def prepare(
     valset: Any = None,
     *,
     testset: Any = None,
+    curveset: Any = None,
     feedback: FeedbackFunction | None = None,
     reflection_lm: ReflectionSpec | None = None,
     budget: Budget | None = None,
@@ -156,17 +162,30 @@ def prepare(
     search = search or Search()
     judge = Judge(_feedback_of(program, feedback), search.objective)
     notices: list[str] = []
-    train, validation, test = _splits(program, trainset, valset, testset, search, notices)
+    examples = run_examples(program, trainset, valset, testset, curveset, search, notices)
     reflectors = _reflectors(program, reflection_lm)
     models = list({id(lm): lm for lm in (*program.models.values(), *(lm for lm, _ in reflectors.values()))}.values())
     for lm in models:
         check_lm(lm)
     spec = RunSpec(
-        program, train, validation, test, judge, reflectors, Budget() if budget is None else budget, search, read_workers(workers)
+        program,
+        examples.train,
+        examples.validation,
+        examples.test,
+        judge,
+        reflectors,
+        Budget() if budget is None else budget,
+        search,
+        read_workers(workers),
+        examples.curve,
+        examples.pins,
+        examples.pin_ids,
     )
     if budget is None:
         spec = spec.with_budget(default_budget(spec, models))
         notices.append(f"No budget was given: {spec.budget.describe()}, which pays for about {DEFAULT_PROPOSALS} proposals.")
+    if spec.curve or search.shorten:
+        notices.append(f"Of the budget {spec.rollouts_after} rollouts are kept for after the search: {_after_words(spec)}.")
     check_budget(spec, models)
     return Prepared(spec, tuple(notices), budget is None)
 
@@ -189,7 +208,8 @@ def execute(prepared: Prepared, folder: Path, observers: Sequence[Observer], met
             for key, value in (meta or {}).items():
                 if store.meta(key) is None:
                     store.put_meta(key, value)
-            session = Session(prepared.spec, store, observers, keep_budget=prepared.default_budget)
+            looks = partial(looks_beside, folder, [example.id for example in prepared.spec.test])
+            session = Session(prepared.spec, store, observers, prepared.default_budget, looks)
             for notice in prepared.notices:
                 session.notice(notice)
             outcome = session.run()
@@ -214,7 +234,7 @@ def result_of(spec: RunSpec, outcome: Outcome, folder: Path | None) -> Result[An
     return make_result(
         spec.program,
         outcome.state,
-        spec.search.objective,
+        spec.search,
         costs,
         interrupted=outcome.interrupted,
         run=folder,
@@ -276,7 +296,7 @@ def evaluate(
     """
     objective = objective or Objective()
     judge = Judge(_feedback_of(program, feedback), objective)
-    rows = _examples(program, examples, "examples")
+    rows = make_examples(program, examples, "examples")
     check_splits({"examples": rows})
     for lm in program.models.values():
         check_lm(lm)
@@ -290,9 +310,9 @@ def evaluate(
 
 def default_budget(spec: RunSpec, models: Sequence[LM]) -> Budget:
     """Rollouts for the seed's validation, 20 proposals of which 6 are accepted, and the test set twice; 2 USD where a model has a price above zero."""
-    validation = len(spec.validation)
+    validation = len(spec.validation) + len(spec.pins)
     proposals = DEFAULT_PROPOSALS * 2 * min(spec.search.least_minibatch, len(spec.train))
-    rollouts = spec.search.repeats * (validation + proposals + DEFAULT_ACCEPTED * validation) + 2 * len(spec.test)
+    rollouts = spec.search.repeats * (validation + proposals + DEFAULT_ACCEPTED * validation) + spec.rollouts_after
     rollouts = max(rollouts, spec.least_rollouts())
     priced = all(lm.describe().priced for lm in models) and any(
         (lm.describe().usd_per_input_token or 0) + (lm.describe().usd_per_output_token or 0) > 0 for lm in models
@@ -310,10 +330,11 @@ def check_budget(spec: RunSpec, models: Sequence[LM]) -> None:
     if not budget.bounded:
         raise UsageError("Budget() bounds nothing: give at least one of rollouts, tokens, usd, seconds or proposals.")
     if budget.rollouts is not None and budget.rollouts < least:
-        test = f", {2 * len(spec.test)} for the test set (seed and winner)" if spec.test else ""
+        after = f", {spec.rollouts_after} for after the search: {_after_words(spec)}" if spec.rollouts_after else ""
+        scored = len(spec.validation) + len(spec.pins)
         raise UsageError(
-            f"Budget(rollouts={budget.rollouts}) can't pay for the seed's validation and one proposal: {least} rollouts are needed ({len(spec.validation)} for the seed's validation, "
-            f"{least - 2 * len(spec.validation) - 2 * len(spec.test)} for a step's minibatches, {len(spec.validation)} for a child's validation{test}). Raise it, use fewer examples, or Search(fan=1)."
+            f"Budget(rollouts={budget.rollouts}) can't pay for the seed's validation and one proposal: {least} rollouts are needed ({scored} for the seed's validation, "
+            f"{least - 2 * scored - spec.rollouts_after} for a step's minibatches, {scored} for a child's validation{after}). Raise it, use fewer examples, or Search(fan=1)."
         )
     asked = spec.search.fan * (len(spec.program.modules) if spec.search.modules == "all" else 1)
     if budget.proposals is not None and budget.proposals < asked:
@@ -325,6 +346,17 @@ def check_budget(spec: RunSpec, models: Sequence[LM]) -> None:
         raise UsageError(
             f"Budget(usd={budget.usd:g}): the price of {unpriced[0]} is not known, so dollars can't be held to it. Bound rollouts or tokens instead, or register the price with litellm.register_model."
         )
+
+
+def _after_words(spec: RunSpec) -> str:
+    parts = [f"{2 * len(spec.test)} test the seed and the winner"] if spec.test else []
+    parts += (
+        [f"{spec.search.milestones * len(spec.curve)} score {spec.search.milestones} milestones on the curve's examples"]
+        if spec.curve
+        else []
+    )
+    parts += [f"{spec.search.shorten} shorten the winner"] if spec.search.shorten else []
+    return ", ".join(parts)
 
 
 def _check_types(budget: Budget | None, search: Search | None) -> None:
@@ -348,38 +380,6 @@ def _feedback_of(program: Program, feedback: FeedbackFunction | None) -> Feedbac
             f"{type(program).__name__} has no module: declare at least one, e.g. answer = gl.Module('question -> answer', '...')."
         )
     return chosen
-
-
-def _examples(program: Program, source: Any, what: str) -> list[Example]:
-    required, optional = program.input_names
-    return [make_example(row, required, optional, what) for row in load_rows(source, what).rows]
-
-
-def _splits(
-    program: Program, trainset: Any, valset: Any, testset: Any, search: Search, notices: list[str]
-) -> tuple[list[Example], list[Example], list[Example]]:
-    train = _examples(program, trainset, "trainset")
-    splits = {"trainset": train}
-    if valset is not None:
-        splits["valset"] = _examples(program, valset, "valset")
-    if testset is not None:
-        splits["testset"] = _examples(program, testset, "testset")
-    check_splits(splits)
-    if valset is None:
-        if len(train) < 2:
-            raise UsageError(
-                "trainset has one example and there is no valset: at least two are needed, one to learn from and one to compare on."
-            )
-        shuffled = list(train)
-        stream(search.seed, "split").shuffle(shuffled)
-        half = len(shuffled) // 2
-        train, validation = shuffled[half:], shuffled[:half]
-        notices.append(
-            f"No valset was given: the train set is split into {len(train)} examples to learn from and {len(validation)} to compare on."
-        )
-    else:
-        validation = splits["valset"]
-    return train, validation, splits.get("testset", [])
 
 
 def _reflectors(program: Program, spec: ReflectionSpec | None) -> dict[str, tuple[LM, float]]:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from gepa_lite.core.budget import Budget, Role, Spend
+from gepa_lite.core.budget import Budget, Role
 from gepa_lite.core.call import Message, Usage
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.events import BudgetChanged, Event, RunStarted, Tested
+from gepa_lite.core.events import BudgetChanged, Event, RunStarted
 from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout
-from gepa_lite.errors import BudgetSpentError, RunError, UsageError
+from gepa_lite.errors import RunError, UsageError
 from gepa_lite.executors.processes import WorkerProcesses
 from gepa_lite.executors.threads import ThreadExecutor
 from gepa_lite.executors.workers import Workers
@@ -28,19 +28,19 @@ from gepa_lite.lm.breaker import Breaker
 from gepa_lite.lm.client import ModelClient
 from gepa_lite.lm.meter import Meter
 from gepa_lite.lm.protocol import LM, Completion, Params, Request
+from gepa_lite.program.contract import Contract
 from gepa_lite.program.program import Program
 from gepa_lite.program.render import describe_inputs_outputs
 from gepa_lite.rollouts.evaluator import Evaluator
 from gepa_lite.rollouts.executor import RunRollout
 from gepa_lite.rollouts.judge import Judge
 from gepa_lite.rollouts.rollout import RolloutRunner
+from gepa_lite.search.finish import Ending, finish
 from gepa_lite.search.loop import Course, search_loop
 from gepa_lite.search.ports import ProgramFacts
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState, replay, replay_history
 from gepa_lite.search.stop_rules import Surroundings, stop_files_of
-from gepa_lite.search.trial import Trial, run_trial
-from gepa_lite.search.validate import VALIDATION_LATER
 from gepa_lite.store.memory import MemoryStore
 from gepa_lite.store.protocol import Store
 
@@ -85,6 +85,9 @@ class RunSpec:
         budget: the bounds.
         search: the rules.
         workers: rollouts at once, and their engine.
+        curve: examples that the search never sees, scored at milestones once it has ended; may be empty.
+        pins: examples that are in no other split and on which no candidate may score less than the seed.
+        pin_ids: all such examples, those of the validation set included.
     """
 
     program: Program
@@ -96,6 +99,19 @@ class RunSpec:
     budget: Budget
     search: Search
     workers: Workers
+    curve: Sequence[Example] = ()
+    pins: Sequence[Example] = ()
+    pin_ids: tuple[str, ...] = ()
+
+    @property
+    def splits(self) -> Mapping[str, Sequence[Example]]:
+        """The examples by what they are for."""
+        return {"train": self.train, "validation": self.validation, "test": self.test, "curve": self.curve, "pins": self.pins}
+
+    @property
+    def examples(self) -> list[Example]:
+        """All examples."""
+        return [example for examples in self.splits.values() for example in examples]
 
     def settings(self) -> Mapping[str, Any]:
         """What fixes the run's course, as JSON types; a resume must agree on it."""
@@ -112,9 +128,15 @@ class RunSpec:
         return dataclasses.replace(self, budget=budget)
 
     def least_rollouts(self) -> int:
-        """Rollouts of the smallest run that can do anything: the seed's validation, one accepted step, and the test set for seed and winner."""
+        """Rollouts of the smallest run that can do anything: the seed's validation, one accepted step, and what is kept for after the search."""
         minibatch = min(self.search.least_minibatch, len(self.train))
-        return self.search.repeats * (2 * len(self.validation) + 2 * minibatch * self.search.fan) + 2 * len(self.test)
+        scored = len(self.validation) + len(self.pins)
+        return self.search.repeats * (2 * scored + 2 * minibatch * self.search.fan) + self.rollouts_after
+
+    @property
+    def rollouts_after(self) -> int:
+        """Rollouts kept for after the search: the test set for seed and winner, the curve's milestones, the shortening pass."""
+        return 2 * len(self.test) + self.search.milestones * len(self.curve) + self.search.shorten
 
     def started(self) -> RunStarted:
         """The run's first event."""
@@ -125,6 +147,8 @@ class RunSpec:
             tuple(example.id for example in self.validation),
             tuple(example.id for example in self.test),
             self.budget,
+            self.pin_ids,
+            tuple(example.id for example in self.curve),
         )
 
 
@@ -200,19 +224,21 @@ class Session:
         store: where it is kept; the caller closes it.
         observers: who listens.
         keep_budget: a resumed run keeps its own budget, since the caller gave none.
+        looks_elsewhere: how often other runs looked at the same test examples for other candidates than the one of this id.
     """
 
     spec: RunSpec
     store: Store
     observers: Sequence[Observer] = ()
     keep_budget: bool = False
+    looks_elsewhere: Callable[[str], int] = lambda _: 0
     notices: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._started_at = time.monotonic()
         self._earlier = self.store.seconds()
         self._interrupt = Interrupt()
-        self._examples = {example.id: example for example in (*self.spec.train, *self.spec.validation, *self.spec.test)}
+        self._examples = {example.id: example for example in self.spec.examples}
         self._search = _fitted(self.spec.search, [lm for lm, _ in self.spec.reflectors.values()])
         self._stop_files = stop_files_of(self.spec.search.stop)
         window, fan = self.spec.search.window, self.spec.search.fan
@@ -241,7 +267,7 @@ class Session:
             with self._interrupt.on_signal(self.notice):
                 try:
                     state = search_loop(history, Course(self._search, self._facts(), self))
-                    state = self._test(state)
+                    state = self._finish(state)
                     reason = state.stopped.code if state.stopped else "error"
                 except InterruptedRunError:
                     interrupted, reason = True, "interrupted"
@@ -318,7 +344,7 @@ class Session:
         history = replay_history(self.store.events(), spec.search.window)
         state = history[-1]
         if state.started is None:
-            for split, examples in (("train", spec.train), ("validation", spec.validation), ("test", spec.test)):
+            for split, examples in spec.splits.items():
                 self.store.save_examples(split, examples)
             started = spec.started()
             state = state.apply(started)
@@ -347,36 +373,9 @@ class Session:
         purpose = " ".join((type(self.spec.program).__doc__ or "").split())
         return ProgramFacts(purpose, {path: describe_inputs_outputs(module.signature) for path, module in modules.items()})
 
-    def _test(self, state: RunState) -> RunState:
-        """Score the sealed test set for seed and winner, once; a run that went on after that scores a new winner in one more look, which the event log keeps."""
-        ids = [example.id for example in self.spec.test]
-        winner = state.best if state.seed_validated else None
-        earlier = state.tested
-        if not ids or winner is None or (earlier is not None and earlier.winner == winner.index):
-            return state
-
-        def score(candidate: Candidate) -> Trial:
-            return run_trial(self, candidate, ids, repeats=1, sample=0, priority=(VALIDATION_LATER,))
-
-        try:
-            seed_trial = None if earlier is not None else score(state.pool[0].candidate)
-            winner_trial = None if winner.index == 0 else score(winner.candidate)
-        except BudgetSpentError as error:
-            self.notice(f"The budget ran out within the test set ({error}): resume with a larger one to finish it.")
-            return state
-        if any(trial.missing for trial in (seed_trial, winner_trial) if trial is not None):
-            self.notice("Some of the test set has no score, for reasons outside the program: resume to finish it; what was paid is kept.")
-            return state
-        if earlier is not None:
-            self.notice(
-                "The test set was looked at before, for an earlier winner of this run: interval and p-value are held to stricter bounds."
-            )
-        seed_values = seed_trial.values if seed_trial is not None else earlier.seed_values if earlier is not None else ()
-        spends = [trial.spend() for trial in (seed_trial, winner_trial) if trial is not None]
-        event = Tested(winner.index, seed_values, winner_trial.values if winner_trial is not None else seed_values, sum(spends, Spend()))
-        state = state.apply(event)
-        self.commit([event], state)
-        return state
+    def _finish(self, state: RunState) -> RunState:
+        breach = Contract(self._search.max_prompt_tokens).breach
+        return finish(state, Ending(self._search, self, lambda _, text: breach(text), self.looks_elsewhere, self.notice))
 
     def _on_rollout(self, rollout: Rollout, saved: bool) -> None:
         for observer in self.observers:
@@ -395,7 +394,7 @@ def check_same_run(before: RunStarted, now: RunStarted) -> None:
         if before.settings.get(key) != now.settings.get(key)
     ]
     problems += [f"the seed prompt of {path!r} has changed" for path in now.texts if before.texts.get(path) != now.texts[path]]
-    for name in ("train_ids", "validation_ids", "test_ids"):
+    for name in ("train_ids", "validation_ids", "test_ids", "pin_ids", "curve_ids"):
         if getattr(before, name) != getattr(now, name):
             problems.append(
                 f"the {name.removesuffix('_ids')} set has changed ({len(getattr(before, name))} examples then, {len(getattr(now, name))} now)"

@@ -21,7 +21,12 @@ from tests.triage import program, reflector, rows
 KILLS = 10
 """Per setting; with the settings below at least thirty in all."""
 
-SETTINGS = [gl.Search(), gl.Search(fan=2, window=3), gl.Search.paper(reuse=False, accept="non_strict")]
+SETTINGS = [
+    gl.Search(),
+    gl.Search(fan=2, window=3),
+    gl.Search.paper(reuse=False, accept="non_strict"),
+    gl.Search(shorten=40, pins=rows(2, 8), milestones=3),
+]
 
 
 def go(folder: Path, setting: int, kill_after: tuple[int, float] | None) -> None:
@@ -46,6 +51,7 @@ def go(folder: Path, setting: int, kill_after: tuple[int, float] | None) -> None
         rows(24, 1),
         rows(16, 2),
         testset=rows(10, 3),
+        curveset=rows(6, 4) if setting == 3 else None,
         reflection_lm=reflector(seconds=pace),
         budget=gl.Budget(rollouts=200),
         search=SETTINGS[setting],

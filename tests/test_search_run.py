@@ -71,6 +71,10 @@ EVERY_OPTION: list[dict[str, Any]] = [
     {"proposer": "edit"},
     {"plateau": 2},
     {"skip_perfect": False},
+    {"prefer": "short"},
+    {"frontier": "hybrid", "objectives": ("prompt_tokens",)},
+    {"shorten": 60},
+    {"pins": tuple(rows(3, 8)), "fan": 2},
 ]
 
 

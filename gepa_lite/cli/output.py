@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections import Counter
@@ -64,8 +65,13 @@ def result_data(result: Result[Any]) -> dict[str, Any]:
         "stopped": result.stopped,
         "validation": _comparison_data(result.validation, result),
         "test": None if result.test is None else _comparison_data(result.test, result),
+        "optimism": result.optimism,
+        "objectives": {name: _objective_data(row) for name, row in result.objectives.items()},
+        "curve": [{**dataclasses.asdict(milestone), "gap": milestone.gap} for milestone in result.curve],
+        "vetoed": len(result.state.vetoes),
+        "prompt_tokens": dict(zip(("seed", "winner"), result.prompt_tokens, strict=True)),
         "prompts": result.prompts,
-        "winner": result.state.best.index,
+        "winner": result.winner_index,
         "candidates": [_candidate_data(member, result) for member in result.candidates],
         "proposals": outcome_counts(result.state),
         "cost": {
@@ -124,7 +130,14 @@ def _comparison_data(row: Comparison, result: Result[Any]) -> Mapping[str, Any]:
         "won": row.won,
         "lost": row.lost,
         "p": row.p,
+        "sign_p": row.sign_p,
+        "looks": row.looks,
     }
+
+
+def _objective_data(row: Comparison) -> Mapping[str, Any]:
+    """Objectives are higher-is-better whatever the score's direction."""
+    return {"before": row.before, "after": row.after, "gain": row.gain, "interval_95": [row.low, row.high], "n": row.n, "p": row.p}
 
 
 def _usage_data(usage: Usage) -> dict[str, Any]:

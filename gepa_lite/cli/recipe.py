@@ -74,7 +74,7 @@ class Recipe(BaseModel):
         program = load_program(self.program, self.lm)
         return program.with_prompts(self.prompts) if self.prompts else program
 
-    def prepare(self, train: Any, validation: Any, test: Any, budget: Budget | None) -> Prepared:
+    def prepare(self, train: Any, validation: Any, test: Any, budget: Budget | None, curve: Any = None) -> Prepared:
         """The checked run, which has cost nothing yet; the arguments are ``optimize``'s.
 
         Raises:
@@ -90,6 +90,7 @@ class Recipe(BaseModel):
             train,
             validation,
             testset=test,
+            curveset=curve,
             feedback=None if self.feedback is None else load_target(self.feedback, "feedback"),
             reflection_lm=self.reflection_lm,
             budget=budget,

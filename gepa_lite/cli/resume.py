@@ -70,9 +70,10 @@ def _prepared(recipe: Recipe, folder: Path, budget: Budget) -> Prepared:
 
     if recipe.obstacle is None:
         with RunStore.read(folder) as store:
-            train, validation, test = ([dict(example) for example in store.examples(split)] for split in ("train", "validation", "test"))
+            splits = ("train", "validation", "test", "curve")
+            train, validation, test, curve = ([dict(example) for example in store.examples(split)] for split in splits)
         try:
-            return recipe.prepare(train, validation, test or None, budget)
+            return recipe.prepare(train, validation, test or None, budget, curve or None)
         except UsageError as error:
             if recipe.kind == "cli":
                 raise

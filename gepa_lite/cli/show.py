@@ -79,7 +79,7 @@ def _candidates(result: Result[Any]) -> str:
     from gepa_lite.cli.output import changed_modules
 
     rows = [f"{'candidate':>9}{'mean':>9}{'step':>6}{'parent':>8}  changed"]
-    best = result.state.best.index
+    best = result.winner_index
     for member in result.candidates:
         mean = "missing" if member.mean is None else f"{result.objective.score(member.mean):.3f}"
         step, parent = (str(member.step), f"#{member.parents[0]}") if member.parents else ("", "")

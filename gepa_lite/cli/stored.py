@@ -17,6 +17,7 @@ from gepa_lite.cli.config import make_record
 from gepa_lite.core.feedback import Objective
 from gepa_lite.errors import StoreError, UsageError
 from gepa_lite.program.program import Program
+from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState, replay
 from gepa_lite.ship.result import Costs, Result, make_result
 from gepa_lite.store.run_store import RunStore
@@ -44,7 +45,7 @@ class StoredRun:
     Attributes:
         folder: where it is.
         state: its events, folded.
-        objective: direction and range of its scores.
+        search: of its rules, those that a result is made by.
         costs: what it took so far.
         kept_rollouts: rollouts on disk, those of an open step included.
         worker: who is working on it, in words; None for nobody.
@@ -54,7 +55,7 @@ class StoredRun:
 
     folder: Path
     state: RunState
-    objective: Objective
+    search: Search
     costs: Costs
     kept_rollouts: int
     worker: str | None
@@ -62,11 +63,18 @@ class StoredRun:
     written: datetime
 
     @property
+    def objective(self) -> Objective:
+        """Direction and range of its scores."""
+        return self.search.objective
+
+    @property
     def finished(self) -> bool:
-        """Whether nothing is left to do: the search has ended, and the test set, if there is one, is scored."""
+        """Whether nothing is left to do: the search has ended, and the test set and the curve, if there are any, are scored."""
         state = self.state
-        tested = state.tested is not None or state.started is None or not state.started.test_ids
-        return state.stopped is not None and tested
+        assert state.started is not None
+        tested = state.tested is not None or not state.started.test_ids
+        curve = len(state.milestones) > 0 or not state.started.curve_ids
+        return state.stopped is not None and tested and curve
 
     @property
     def status(self) -> str:
@@ -89,7 +97,7 @@ class StoredRun:
             )
         assert self.state.started is not None
         program = StoredProgram(self.state.started.texts)
-        result = make_result(program, self.state, self.objective, self.costs, interrupted=False, run=self.folder, notices=())
+        result = make_result(program, self.state, self.search, self.costs, interrupted=False, run=self.folder, notices=())
         if self.finished:
             return result
         return dataclasses.replace(result, finished=False, stopped=self._why_not_finished(), run=None if self.worker else self.folder)
@@ -117,7 +125,7 @@ def read_run(folder: Path) -> StoredRun:
         recipe = _meta(store)
     # not the log's index, which readers touch too
     written = max(file.stat().st_mtime for file in folder.glob("run.db*") if not file.name.endswith("-shm"))
-    return StoredRun(folder, state, _objective(state), costs, kept, _worker(folder), recipe, datetime.fromtimestamp(written, UTC))
+    return StoredRun(folder, state, _rules(state), costs, kept, _worker(folder), recipe, datetime.fromtimestamp(written, UTC))
 
 
 def _meta(store: RunStore) -> Any:
@@ -126,12 +134,12 @@ def _meta(store: RunStore) -> Any:
     return store.meta(ORIGIN_KEY)
 
 
-def _objective(state: RunState) -> Objective:
+def _rules(state: RunState) -> Search:
     assert state.started is not None
     rules = state.started.settings.get("search")
     if not isinstance(rules, Mapping) or not isinstance(rules.get("objective"), Mapping):
         raise StoreError("The run does not say what its scores mean: another release of gepa_lite wrote it.")
-    return make_record(Objective, rules["objective"], "objective")
+    return make_record(Search, {name: rules[name] for name in ("objective", "prefer", "require") if name in rules}, "search")
 
 
 def _worker(folder: Path) -> str | None:

@@ -25,6 +25,8 @@ class RunStarted:
         validation_ids: likewise: the columns of the score table.
         test_ids: likewise; empty without a test set.
         budget: the bounds.
+        pin_ids: examples on which no candidate may score less than the seed.
+        curve_ids: examples that the search never sees, scored at milestones once it has ended.
     """
 
     settings: Mapping[str, Any]
@@ -33,6 +35,14 @@ class RunStarted:
     validation_ids: tuple[str, ...]
     test_ids: tuple[str, ...]
     budget: Budget
+    pin_ids: tuple[str, ...] = ()
+    curve_ids: tuple[str, ...] = ()
+
+    @property
+    def extra_pin_ids(self) -> tuple[str, ...]:
+        """The pins that are not validation examples: they take rollouts of their own."""
+        known = set(self.validation_ids)
+        return tuple(example for example in self.pin_ids if example not in known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +54,16 @@ class SeedValidated:
         idle_modules: modules that ran in no rollout: they leave the rotation.
         spend: logical cost.
         objectives: further scores by name, by position of ``validation_ids``; higher is better.
+        pins: values by position of ``RunStarted.pin_ids``.
+        calls: calls of each module in a rollout, on average: what the length of its prompt is weighed by.
     """
 
     values: tuple[float | None, ...]
     idle_modules: tuple[str, ...] = ()
     spend: Spend = field(default_factory=Spend)
     objectives: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    pins: tuple[float | None, ...] = ()
+    calls: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +172,29 @@ class Validated:
 
 
 @dataclass(frozen=True, slots=True)
+class Vetoed:
+    """A child scored less than the seed on a pinned example: it is not validated and does not join the pool.
+
+    Attributes:
+        step: index of the step.
+        parents: indices in the pool.
+        texts: the modules it changed, with their new texts.
+        pin_ids: the pins that broke.
+        before: the seed's values on them.
+        after: the child's.
+        spend: logical cost.
+    """
+
+    step: int
+    parents: tuple[int, ...]
+    texts: Mapping[str, str]
+    pin_ids: tuple[str, ...]
+    before: tuple[float | None, ...]
+    after: tuple[float | None, ...]
+    spend: Spend = field(default_factory=Spend)
+
+
+@dataclass(frozen=True, slots=True)
 class StepEnded:
     """A step's last event: its outcome is committed and the next step may see it."""
 
@@ -185,6 +222,48 @@ class BudgetChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortened:
+    """After the search: one sentence of a candidate was left out, and the rest run on the validation set.
+
+    Attributes:
+        parent: index in the pool of the candidate that had the sentence.
+        module: the sentence's module.
+        sentence: what was left out.
+        status: ``"dropped"``: the shorter candidate scores no less, and joins the pool; ``"kept"``: it scores less; ``"refused"``: the contract needs the sentence; ``"void"``: a missing cell.
+        reason: in words.
+        texts: the module's text without the sentence.
+        values: the shorter candidate's, by position of ``validation_ids``; None is missing, or not run any more since it could not reach its parent.
+        spend: logical cost.
+        objectives: further scores by name, by position of ``validation_ids``.
+    """
+
+    parent: int
+    module: str
+    sentence: str
+    status: Literal["dropped", "kept", "refused", "void"]
+    reason: str
+    texts: Mapping[str, str]
+    values: tuple[float | None, ...] = ()
+    spend: Spend = field(default_factory=Spend)
+    objectives: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SealOpened:
+    """The sealed test set is about to be scored for a winner: a look, counted from here on whatever becomes of it.
+
+    Attributes:
+        winner: index in the pool.
+        candidate_ids: who may be scored: the seed and the winner.
+        elsewhere: looks at the same examples by other runs for other candidates, as far as they were found.
+    """
+
+    winner: int
+    candidate_ids: tuple[str, ...]
+    elsewhere: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Tested:
     """The sealed test set was scored, once, for seed and winner.
 
@@ -193,13 +272,60 @@ class Tested:
         seed_values: by position of ``test_ids``; None is missing.
         winner_values: likewise.
         spend: logical cost.
+        seed_objectives: the seed's further scores by name, by position of ``test_ids``; higher is better.
+        winner_objectives: the winner's.
     """
 
     winner: int
     seed_values: tuple[float | None, ...]
     winner_values: tuple[float | None, ...]
     spend: Spend = field(default_factory=Spend)
+    seed_objectives: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    winner_objectives: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
 
-Event = RunStarted | SeedValidated | Proposed | Merged | Validated | StepEnded | Stopped | BudgetChanged | Tested
-EVENT_TYPES: tuple[type[Event], ...] = (RunStarted, SeedValidated, Proposed, Merged, Validated, StepEnded, Stopped, BudgetChanged, Tested)
+@dataclass(frozen=True, slots=True)
+class MilestoneScored:
+    """After the search: a candidate that once was the best was scored on the curve's examples.
+
+    Attributes:
+        member: index in the pool.
+        values: by position of ``curve_ids``; None is missing.
+        spend: logical cost.
+    """
+
+    member: int
+    values: tuple[float | None, ...]
+    spend: Spend = field(default_factory=Spend)
+
+
+Event = (
+    RunStarted
+    | SeedValidated
+    | Proposed
+    | Merged
+    | Validated
+    | Vetoed
+    | StepEnded
+    | Stopped
+    | BudgetChanged
+    | Shortened
+    | SealOpened
+    | Tested
+    | MilestoneScored
+)
+EVENT_TYPES: tuple[type[Event], ...] = (
+    RunStarted,
+    SeedValidated,
+    Proposed,
+    Merged,
+    Validated,
+    Vetoed,
+    StepEnded,
+    Stopped,
+    BudgetChanged,
+    Shortened,
+    SealOpened,
+    Tested,
+    MilestoneScored,
+)

@@ -15,7 +15,19 @@ from rich.live import Live
 from rich.text import Text
 
 from gepa_lite.core.budget import Budget, Spend
-from gepa_lite.core.events import Event, Merged, Proposed, SeedValidated, StepEnded, Stopped, Tested, Validated
+from gepa_lite.core.events import (
+    Event,
+    Merged,
+    MilestoneScored,
+    Proposed,
+    SeedValidated,
+    Shortened,
+    StepEnded,
+    Stopped,
+    Tested,
+    Validated,
+    Vetoed,
+)
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.search.state import RunState
@@ -118,7 +130,7 @@ class Progress:
                 self._now = "searching"
                 idle = f"; never ran, so left alone: {', '.join(event.idle_modules)}" if event.idle_modules else ""
                 return f"seed: {self._score(state.pool[0].mean)} on {len(event.values)} validation examples{idle}"
-            case Proposed() | Merged() | Validated():
+            case Proposed() | Merged() | Validated() | Vetoed():
                 self._step.append(event)
             case StepEnded():
                 self._now = "searching"
@@ -127,6 +139,11 @@ class Progress:
             case Stopped():
                 self._now = "scoring the test set" if state.started and state.started.test_ids else "done"
                 return f"search ended: {event.reason}; best: #{state.best.index} {self._score(state.best.mean)}"
+            case Shortened():
+                self._now = "shortening the winner"
+                return f"{event.module} without {event.sentence.strip()[:60]!r}: {event.status} ({event.reason})"
+            case MilestoneScored():
+                return f"curve: #{event.member} scored on {len(event.values)} examples that the search never saw"
             case Tested():
                 self._now = "done"
                 return f"test set scored for the seed and #{event.winner}"
@@ -145,6 +162,7 @@ class Progress:
             counts = Counter(_outcome(proposal) for proposal in proposals)
             parts.append(f"{len(proposals)} proposals of #{proposals[0].parent}: {_counted(counts, len(counts))}")
         parts += [_merge_words(event) for event in events if isinstance(event, Merged)]
+        parts += [f"a child broke {len(event.pin_ids)} pins: vetoed" for event in events if isinstance(event, Vetoed)]
         parts += [self._child_words(event, state) for event in events if isinstance(event, Validated)]
         return "; ".join(parts)
 

@@ -14,7 +14,7 @@ def front_of(state: RunState, search: Search) -> Front:
     """The candidates that may be parents (those without a missing cell), with the columns that ``Search.frontier`` names.
 
     ``example``: one column a validation example (the paper's); ``objective``: the mean of one objective, the score itself being one; ``hybrid``: both; ``product``: one for each example and
-    objective. Where the feedback gives no objectives, the score is the only one. A candidate without a value in an objective's column does not compete there.
+    objective. Where neither the feedback nor ``Search.objectives`` gives any, the score is the only one. A candidate without a value in an objective's column does not compete there.
     """
     averages = state.means.array
     members = np.flatnonzero(~np.isnan(averages[:, 0]))

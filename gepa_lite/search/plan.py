@@ -74,11 +74,12 @@ def plan_step(state: RunState, search: Search, models: Mapping[str, float], step
     assert state.started is not None
     merge = plan_merge(state, search, step)
     if merge is not None:
-        return StepPlan(step, (), merge, merge.rollouts * search.repeats, 0)
+        return StepPlan(step, (), merge, (merge.rollouts + len(state.started.extra_pin_ids)) * search.repeats, 0)
     front = front_of(state, search)
     parent = state.pool[int(front.members[search.parent_selector(front, stream(search.seed, "parent", step))])]
     slots = tuple(_slot(state, search, models, parent, step, index) for index in range(search.fan))
-    rollouts = sum(len(slot.unpaid) + len(slot.example_ids) for slot in slots) + len(state.started.validation_ids)
+    rollouts = sum(len(slot.unpaid) + len(slot.example_ids) for slot in slots)
+    rollouts += len(state.started.validation_ids) + len(state.started.extra_pin_ids)
     proposals = len(slots) * (len(state.rotation) if search.modules == "all" else 1)
     return StepPlan(step, slots, None, rollouts * search.repeats, proposals)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from gepa_lite.core.feedback import Objective
-from gepa_lite.core.ids import jsonable, text_hash
+from gepa_lite.core.ids import content_hash, jsonable, text_hash
 from gepa_lite.errors import UsageError
 from gepa_lite.search.accept import ACCEPTANCE, Acceptance
 from gepa_lite.search.minibatch import Schedule
@@ -28,6 +28,7 @@ _NAMES: Mapping[str, Collection[str]] = {
     "proposer": ("rewrite", "edit"),
     "mixing": ("weights", "bandit"),
     "horizon": ("adaptive", "episode"),
+    "prefer": ("score", "short"),
 }
 _COUNTS = (
     "fan",
@@ -39,7 +40,10 @@ _COUNTS = (
     "edit_words",
     "reflection_tokens",
     "max_prompt_tokens",
+    "milestones",
 )
+OBJECTIVES = ("prompt_tokens",)
+"""Objectives that are known without a feedback function: see ``Search.objectives``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,12 @@ class Search:
         reflection_tokens: upper bound of the reflection model's reply; a reply cut off there is rejected.
         reflection_temperature: 1.0, so that two reflections on one prompt differ; None leaves it to the endpoint.
         max_prompt_tokens: the longest prompt accepted for a module, in estimated tokens.
+        objectives: what candidates compete for beside the feedback's own objectives: ``("prompt_tokens",)`` keeps short prompts on the front. Needs another ``frontier`` than ``"example"``.
+        prefer: which candidate is handed back: ``"score"``, the highest validation mean; ``"short"``, of those within one standard error of it the one with the fewest prompt tokens.
+        shorten: rollouts, reserved from the start, for leaving out one sentence of the winner at a time; those that cost nothing on the validation set are dropped. The seed's own sentences stay.
+        pins: examples (rows, or ids of validation examples) on which no candidate may score less than the seed: one that does is vetoed before its validation.
+        require: ``"improved"``: ``result.program`` is the seed unless the sealed test set shows a gain; None: unless the winner's test score is not above the seed's.
+        milestones: candidates scored on the curve's examples once the search has ended, seed and winner included.
     """
 
     seed: int = 0
@@ -115,6 +125,12 @@ class Search:
     reflection_tokens: int = 4_096
     reflection_temperature: float | None = 1.0
     max_prompt_tokens: int = 2_000
+    objectives: tuple[str, ...] = ()
+    prefer: Literal["score", "short"] = "score"
+    shorten: int = 0
+    pins: tuple[Any, ...] = ()
+    require: Literal["improved"] | None = None
+    milestones: int = 5
 
     def __post_init__(self) -> None:
         if isinstance(self.merge, bool):
@@ -127,7 +143,9 @@ class Search:
         for name in _COUNTS:
             _check_count(name, getattr(self, name), 1)
         _check_count("plateau", self.plateau, 0)
+        _check_count("shorten", self.shorten, 0)
         self._check_minibatch()
+        self._check_outcome()
         for name, known in _NAMES.items():
             value = getattr(self, name)
             if isinstance(value, str) and value not in known:
@@ -148,6 +166,22 @@ class Search:
             raise UsageError(
                 f"Search(minibatch={self.minibatch!r}): pairs (from proposal, size) are needed, the first from 0, in rising order."
             )
+
+    def _check_outcome(self) -> None:
+        for name in ("objectives", "pins"):
+            value = getattr(self, name)
+            if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
+                raise UsageError(f"Search({name}={value!r:.80}): a list is needed.")
+            object.__setattr__(self, name, tuple(value))
+        for objective in self.objectives:
+            if objective not in OBJECTIVES:
+                raise UsageError(
+                    f"Search(objectives={self.objectives!r}): {objective!r} is not known; there is 'prompt_tokens'. Objectives of your own come with Feedback(objectives={{...}})."
+                )
+        if self.objectives and self.frontier == "example":
+            raise UsageError(f"Search(objectives={self.objectives!r}) has no effect on frontier='example': add frontier='hybrid'.")
+        if self.require not in (None, "improved"):
+            raise UsageError(f"Search(require={self.require!r}): 'improved' or None is needed.")
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -181,10 +215,12 @@ class Search:
 
     def fingerprint(self) -> Mapping[str, Any]:
         """The rules as JSON types; a template is represented by its hash."""
-        rules: dict[str, Any] = jsonable({item.name: getattr(self, item.name) for item in dataclasses.fields(self)})
+        rules: dict[str, Any] = jsonable({item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name != "pins"})
         for name, rule in (("selector", self.parent_selector), ("accept", self.acceptance)):
             rules[name] = _named(rule)
         rules["stop"] = [_named(rule) for rule in self.stop]
+        # hashes, since these rules ship with the prompts and the examples may be private
+        rules["pins"] = [pin if isinstance(pin, str) else content_hash(pin) for pin in self.pins]
         if self.reflection_template is not None:
             rules["reflection_template"] = text_hash(self.reflection_template)
         return rules

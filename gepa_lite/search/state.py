@@ -10,8 +10,24 @@ from dataclasses import dataclass, field
 
 from gepa_lite.core.append_only import Log, Rows, Seen
 from gepa_lite.core.budget import Budget, Spend
+from gepa_lite.core.call import Usage
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.events import BudgetChanged, Event, Merged, Proposed, RunStarted, SeedValidated, StepEnded, Stopped, Tested, Validated
+from gepa_lite.core.events import (
+    BudgetChanged,
+    Event,
+    Merged,
+    MilestoneScored,
+    Proposed,
+    RunStarted,
+    SealOpened,
+    SeedValidated,
+    Shortened,
+    StepEnded,
+    Stopped,
+    Tested,
+    Validated,
+    Vetoed,
+)
 from gepa_lite.search.tops import Tops
 
 
@@ -25,6 +41,9 @@ class Member:
         parents: indices of its parents; empty for the seed.
         step: the step that made it; -1 for the seed.
         mean: mean value on the validation set, None while a cell is missing: then it is neither on the front nor a parent.
+        rollouts: how many rollouts ``usage`` is of.
+        usage: what the task model took on them: what one more call of the program costs is known from here.
+        spent: the run's rollouts when it joined.
     """
 
     index: int
@@ -32,6 +51,9 @@ class Member:
     parents: tuple[int, ...]
     step: int
     mean: float | None
+    rollouts: int = 0
+    usage: Usage = field(default_factory=Usage)
+    spent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +92,15 @@ class RunState:
         merges: all merges so far, in order.
         stopped: why the search ended, None while it goes on.
         tested: the last look at the test set, None before the first.
-        looks: how often the test set was looked at: once, but for a run that was given more budget afterwards and found another winner.
         budget: the bounds in force.
+        opened: the winners for which the test set was opened: one, but for a run that was given more budget afterwards and found another winner.
+        elsewhere: looks at the same examples by other runs.
+        pins: the seed's values on the pinned examples.
+        calls: calls of each module in a rollout of the seed, on average.
+        vetoes: children that broke a pin, in order.
+        leads: each member that was the best when it joined, in order; the seed is the first.
+        milestones: candidates scored on the curve's examples.
+        shortenings: sentences that were left out after the search, in order.
     """
 
     started: RunStarted | None = None
@@ -95,8 +124,20 @@ class RunState:
     merges: Log[Merged] = field(default_factory=Log)
     stopped: Stopped | None = None
     tested: Tested | None = None
-    looks: int = 0
     budget: Budget = field(default_factory=Budget)
+    opened: tuple[int, ...] = ()
+    elsewhere: int = 0
+    pins: tuple[float | None, ...] = ()
+    calls: Mapping[str, float] = field(default_factory=dict)
+    vetoes: Log[Vetoed] = field(default_factory=Log)
+    leads: tuple[int, ...] = ()
+    milestones: Log[MilestoneScored] = field(default_factory=Log)
+    shortenings: Log[Shortened] = field(default_factory=Log)
+
+    @property
+    def looks(self) -> int:
+        """How often the test set was looked at, in this run and in others, for winners of any kind; at least 1."""
+        return max(1, len(self.opened) + self.elsewhere)
 
     @property
     def seed_validated(self) -> bool:
@@ -125,6 +166,8 @@ class RunState:
                 parent = self.pool[event.parents[0]]
                 pointer = max(self.pointers[index] for index in event.parents)
                 return self._join(parent.candidate.replace(event.texts), event.parents, event.step, event, pointer)
+            case Vetoed():
+                return self._after_veto(event)
             case StepEnded():
                 return dataclasses.replace(self, next_step=event.step + 1)
             case Stopped():
@@ -132,13 +175,45 @@ class RunState:
             case BudgetChanged():
                 stopped = None if self.stopped is not None and self.stopped.code == "budget" else self.stopped
                 return dataclasses.replace(self, budget=event.budget, stopped=stopped)
+            case _:
+                return self._after_search(event)
+
+    def _after_veto(self, event: Vetoed) -> RunState:
+        child = self.pool[event.parents[0]].candidate.replace(event.texts)
+        return dataclasses.replace(
+            self,
+            vetoes=self.vetoes.append(event),
+            # known, so that it is not proposed and paid for again
+            seen=self.seen.add([child.id]),
+            spend=self.spend + event.spend,
+            costs=self._dearer(event.spend),
+        )
+
+    def _after_search(self, event: Shortened | SealOpened | Tested | MilestoneScored) -> RunState:
+        match event:
+            case Shortened():
+                return self._after_shortening(event)
+            case SealOpened():
+                opened = self.opened if event.winner in self.opened else (*self.opened, event.winner)
+                return dataclasses.replace(self, opened=opened, elsewhere=max(self.elsewhere, event.elsewhere))
             case Tested():
-                return dataclasses.replace(self, tested=event, looks=self.looks + 1, spend=self.spend + event.spend)
+                return dataclasses.replace(self, tested=event, spend=self.spend + event.spend)
+            case MilestoneScored():
+                return dataclasses.replace(self, milestones=self.milestones.append(event), spend=self.spend + event.spend)
+
+    def _after_shortening(self, event: Shortened) -> RunState:
+        state = dataclasses.replace(self, shortenings=self.shortenings.append(event))
+        if event.status != "dropped":
+            return dataclasses.replace(state, spend=self.spend + event.spend)
+        parent = self.pool[event.parent]
+        child = parent.candidate.replace(event.texts)
+        joined = Validated(self.next_step, (event.parent,), event.texts, event.values, event.spend, event.objectives)
+        return state._join(child, (event.parent,), self.next_step, joined, self.pointers[event.parent])
 
     def _after_seed(self, event: SeedValidated) -> RunState:
         assert self.started is not None
         rotation = tuple(path for path in self.started.texts if path not in event.idle_modules)
-        state = dataclasses.replace(self, rotation=rotation)
+        state = dataclasses.replace(self, rotation=rotation, pins=event.pins, calls=event.calls)
         return state._join(Candidate(self.started.texts), (), -1, event, 0)
 
     def _after_proposal(self, event: Proposed) -> RunState:
@@ -170,7 +245,11 @@ class RunState:
         names = sorted(event.objectives if first else self.objectives)
         empty = (None,) * width
         rows = [event.values, *(event.objectives.get(name, empty) for name in names)]
-        member = Member(len(self.pool), candidate, parents, step, mean_of(event.values))
+        spend = self.spend + event.spend
+        member = Member(
+            len(self.pool), candidate, parents, step, mean_of(event.values), event.spend.rollouts, event.spend.task, spend.rollouts
+        )
+        leads = first or _leads(member, self.best)
         means = [member.mean, *map(mean_of, rows[1:])]
         tables = [table.append(row) for table, row in zip(self._tables(names, width), rows, strict=True)]
         tops = (Tops.none(width),) * len(rows) if first else self.tops
@@ -179,14 +258,15 @@ class RunState:
         return dataclasses.replace(
             self,
             pool=self.pool.append(member),
-            best_index=member.index if first or _leads(member, self.best) else self.best_index,
+            best_index=member.index if leads else self.best_index,
+            leads=(*self.leads, member.index) if leads else self.leads,
             table=tables[0],
             objectives=dict(zip(names, tables[1:], strict=True)),
             means=(Rows(len(rows)) if first else self.means).append(means),
             tops=tops,
             pointers=(*self.pointers, pointer),
             seen=self.seen.add([candidate.id]),
-            spend=self.spend + event.spend,
+            spend=spend,
             costs=self._dearer(event.spend),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gepa_lite.core.events import Stopped
 from gepa_lite.search.plan import StepPlan
+from gepa_lite.search.reserve import reserved_rollouts
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
 from gepa_lite.search.stop_rules import Surroundings
@@ -40,17 +41,15 @@ def why_stop(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], s
     for rule in search.stop:
         if reason := rule(state, search.objective, around):
             return Stopped("rule", reason)
-    return _budget(state, plan, uncommitted, around.elapsed)
+    return _budget(state, plan, uncommitted, search, around.elapsed)
 
 
-def _budget(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], elapsed: float) -> Stopped | None:
-    assert state.started is not None
+def _budget(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], search: Search, elapsed: float) -> Stopped | None:
     budget, spend, costs = state.budget, state.spend, state.costs
     steps = (*uncommitted, plan)
-    # the seed is scored on the test set once; each look scores one winner
-    tests = len(state.started.test_ids) * (2 if state.tested is None else 1)
+    tests = reserved_rollouts(state, search)
     rollouts, proposals = sum(step.rollouts for step in steps), sum(step.proposals for step in steps)
-    for_test = f" and the test set's {tests}" if tests else ""
+    for_test = f" and {tests:,} are kept for after the search" if tests else ""
     if budget.rollouts is not None and spend.rollouts + rollouts + tests > budget.rollouts:
         left = budget.rollouts - spend.rollouts
         return Stopped("budget", f"{left:,} of {budget.rollouts:,} rollouts are left; one more step may take {rollouts:,}{for_test}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -48,6 +49,13 @@ class Trial:
     def modules(self) -> set[str]:
         """The modules that ran."""
         return {module for rollout in self.rollouts for module in rollout.trace.modules}
+
+    @property
+    def calls(self) -> dict[str, float]:
+        """Calls of each module in a rollout, on average."""
+        rollouts = self.rollouts
+        counts = Counter(call.module for rollout in rollouts for call in rollout.trace.calls)
+        return {module: count / len(rollouts) for module, count in sorted(counts.items())}
 
     @property
     def objectives(self) -> dict[str, tuple[float | None, ...]]:

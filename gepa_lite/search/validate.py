@@ -9,19 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.events import SeedValidated, Validated
+from gepa_lite.core.events import SeedValidated, Validated, Vetoed
 from gepa_lite.errors import BudgetSpentError, ModelsDownError, UsageError
 from gepa_lite.search.ports import Ports
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
 from gepa_lite.search.trial import Trial, run_trial
+from gepa_lite.search.winner import own_objectives
 
 VALIDATION_LATER = 1
 """Priority of validation rollouts: minibatches, which proposals wait for, go first."""
 
 
 def validate_seed(state: RunState, search: Search, ports: Ports) -> SeedValidated:
-    """Run the seed on the whole validation set.
+    """Run the seed on the whole validation set and the pins.
 
     Raises:
         UsageError: the budget can't pay for it.
@@ -29,16 +30,21 @@ def validate_seed(state: RunState, search: Search, ports: Ports) -> SeedValidate
     """
     assert state.started is not None
     seed, ids = Candidate(state.started.texts), state.started.validation_ids
+    extra = state.started.extra_pin_ids
     try:
         trial = run_trial(ports, seed, ids, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, -1))
+        pinned = run_trial(ports, seed, extra, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, -1))
     except BudgetSpentError as error:
         raise UsageError(f"the budget can't pay for the seed's validation: {error}. Raise it; what was paid is kept.") from error
-    if trial.missing:
+    if missing := trial.missing or pinned.missing:
         raise ModelsDownError(
-            f"the seed's validation has no score for reasons outside the program: {trial.missing}. Resume when they have passed."
+            f"the seed's validation has no score for reasons outside the program: {missing}. Resume when they have passed."
         )
     idle = tuple(module for module in state.started.texts if module not in trial.modules)
-    return SeedValidated(trial.values, idle, trial.spend(), trial.objectives)
+    known = dict(zip((*ids, *extra), (*trial.values, *pinned.values), strict=True))
+    pins = tuple(known[example] for example in state.started.pin_ids)
+    objectives = {**trial.objectives, **own_objectives(search, state.started.texts, trial.calls, trial.values)}
+    return SeedValidated(trial.values, idle, trial.spend() + pinned.spend(), objectives, pins, trial.calls)
 
 
 def validate(
@@ -50,8 +56,8 @@ def validate(
     search: Search,
     ports: Ports,
     charged: Collection[str] = (),
-) -> Validated:
-    """Run a child on the validation set.
+) -> Validated | Vetoed:
+    """Run a child on the pins, and where it holds them on the validation set.
 
     Args:
         child: the candidate.
@@ -64,6 +70,12 @@ def validate(
         charged: ids of validation examples that this step has charged already.
     """
     assert state.started is not None
+    pinned = run_trial(ports, child, state.started.pin_ids, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, step))
+    broken = broken_pins(state, pinned)
+    if broken:
+        pins = tuple(state.started.pin_ids[place] for place in broken)
+        before, after = (tuple(row[place] for place in broken) for row in (state.pins, pinned.values))
+        return Vetoed(step, parents, texts, pins, before, after, pinned.spend([i for i in state.started.pin_ids if i not in charged]))
     ids = state.started.validation_ids
     blocks = [ids] if search.validation == "full" else _blocks(ids, search.validation_block)
     trials: list[Trial] = []
@@ -77,14 +89,27 @@ def validate(
     objectives = [trial.objectives for trial in trials]
     names = sorted({name for scores in objectives for name in scores})
     padding = (None,) * unrun
-    spend = trials[0].spend([i for i in blocks[0] if i not in charged])
+    ran = {i for block in blocks[: len(trials)] for i in block}
+    # pins among the validation examples that a staged validation did not reach were run all the same
+    spend = pinned.spend([i for i in state.started.pin_ids if i not in charged and i not in ran])
+    spend = spend + trials[0].spend([i for i in blocks[0] if i not in charged])
     for trial, block in zip(trials[1:], blocks[1:], strict=False):
         spend = spend + trial.spend([i for i in block if i not in charged])
     joined = {
         name: (*(v for t, s in zip(trials, objectives, strict=True) for v in s.get(name, (None,) * len(t.values))), *padding)
         for name in names
     }
-    return Validated(step, parents, texts, (*values, *padding), spend, joined, unrun)
+    cells = (*values, *padding)
+    return Validated(step, parents, texts, cells, spend, {**joined, **own_objectives(search, child.texts, state.calls, cells)}, unrun)
+
+
+def broken_pins(state: RunState, pinned: Trial) -> list[int]:
+    """Places of the pins on which the child is below the seed; one without a score counts, since it can't be shown to hold."""
+    return [
+        place
+        for place, (before, after) in enumerate(zip(state.pins, pinned.values, strict=True))
+        if before is not None and (after is None or after < before - 1e-12)
+    ]
 
 
 def _blocks(ids: Sequence[str], size: int) -> list[tuple[str, ...]]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gepa_lite.bundle import SCHEMA, SCHEMA_VERSION
+from gepa_lite.core.feedback import Objective
 from gepa_lite.errors import UsageError
 
 if TYPE_CHECKING:
     from gepa_lite.core.call import Usage
-    from gepa_lite.core.feedback import Objective
     from gepa_lite.search.verdict import Comparison
     from gepa_lite.ship.result import Result
 
@@ -58,7 +58,7 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
         }
         for path, text in program.prompts.items()
     }
-    chosen = state.pool[0] if program.prompts == result.seed.prompts else state.best
+    chosen = state.pool[0 if program.prompts == result.seed.prompts else result.winner_index]
     return {
         "schema": SCHEMA,
         "version": SCHEMA_VERSION,
@@ -69,12 +69,14 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
             "direction": result.objective.direction,
             "validation": _scores(result.validation, result.objective),
             "test": None if result.test is None else _scores(result.test, result.objective),
+            "objectives": {name: _scores(row, Objective()) for name, row in result.objectives.items()},
         },
         "candidate": {"id": chosen.candidate.id, "is_seed": chosen.index == 0, "lineage": _lineage(result, chosen.index)},
         "data": {
             "train": list(state.started.train_ids),
             "validation": list(state.started.validation_ids),
             "test": list(state.started.test_ids),
+            "pins": list(state.started.pin_ids),
         },
         "settings": dict(state.started.settings),
         "cost": {
@@ -99,6 +101,7 @@ def _scores(row: Comparison, objective: Objective) -> dict[str, Any]:
         "n": row.n,
         "missing": row.missing,
         "p": row.p,
+        "sign_p": row.sign_p,
         "won": row.won,
         "lost": row.lost,
     }

@@ -7,40 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 from gepa_lite.core.call import Usage
 from gepa_lite.search.verdict import Comparison
+from gepa_lite.ship.verdict_text import curve_text, flips_text, objectives_text, prompt_cost_text, verdict_text
 from gepa_lite.ship.words import word_diff
 
 if TYPE_CHECKING:
     from gepa_lite.ship.result import Costs, Result
 
-_VERDICTS = {
-    "improved": "improved: the sealed test set shows a gain",
-    "not shown": "not shown: the sealed test set shows no clear gain",
-    "worse": "worse: the winner scores less on the sealed test set",
-    "indecisive": "indecisive: too much of the sealed test set has no score",
-    "validated only": "validated only: no test set was given, and validation gains are optimistic since the winner was chosen there",
-}
-
 
 def report_text(result: Result[Any]) -> str:
-    """The whole report, in lines of at most about 100 characters but for the diffs' own."""
-    sections = [_head(result), _scores(result), _costs(result.costs), _changes(result), _foot(result)]
+    """The whole report, in lines of at most about 100 characters but for sentences and the diffs' own."""
+    sections = [
+        verdict_text(result),
+        _scores(result),
+        objectives_text(result),
+        flips_text(result),
+        curve_text(result),
+        _costs(result.costs),
+        prompt_cost_text(result),
+        _changes(result),
+        _foot(result),
+    ]
     return "\n\n".join(section for section in sections if section)
 
 
-def _head(result: Result[Any]) -> str:
-    unseen = result.verdict == "indecisive" and result.test is None
-    lines = [f"Verdict: {'none yet: the sealed test set is not scored' if unseen else _VERDICTS[result.verdict]}"]
-    if result.winner.prompts == result.seed.prompts:
-        lines.append("No candidate beat the seed on the validation set: the prompts are unchanged.")
-    elif result.program.prompts == result.seed.prompts:
-        lines.append("result.program is the seed, since the winner's test score is not above it; result.winner holds the winner.")
-    state = "Search ended" if result.finished else "Search not finished"
-    lines.append(f"{state}: {result.stopped}.")
-    return "\n".join(lines)
-
-
 def _scores(result: Result[Any]) -> str:
-    head = f"{'':<12}{'before':>9}{'after':>9}{'gain':>9}   {'95 % interval':<20}{'won':>5}{'lost':>6}{'n':>6}{'p':>8}"
+    head = f"{'':<12}{'before':>9}{'after':>9}{'gain':>9}   {'95 % interval':<20}{'won':>5}{'lost':>6}{'n':>6}{'p':>8}{'sign test':>11}"
     rows = [head, _score_row("validation", result.validation, result)]
     if result.test is not None:
         rows.append(_score_row("test", result.test, result))
@@ -54,7 +45,7 @@ def _score_row(name: str, row: Comparison, result: Result[Any]) -> str:
     interval = f"[{low:+.3f}, {high:+.3f}]"
     missing = f" ({row.missing} missing)" if row.missing else ""
     before, after = objective.score(row.before), objective.score(row.after)
-    return f"{name:<12}{before:>9.3f}{after:>9.3f}{sign * row.gain:>+9.3f}   {interval:<20}{row.won:>5}{row.lost:>6}{row.n:>6}{row.p:>8.4f}{missing}"
+    return f"{name:<12}{before:>9.3f}{after:>9.3f}{sign * row.gain:>+9.3f}   {interval:<20}{row.won:>5}{row.lost:>6}{row.n:>6}{row.p:>8.4f}{row.sign_p:>11.4f}{missing}"
 
 
 def _costs(costs: Costs) -> str:

@@ -22,7 +22,22 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from gepa_lite.core.events import BudgetChanged, Event, Merged, Proposed, RunStarted, SeedValidated, StepEnded, Stopped, Tested, Validated
+from gepa_lite.core.events import (
+    BudgetChanged,
+    Event,
+    Merged,
+    MilestoneScored,
+    Proposed,
+    RunStarted,
+    SealOpened,
+    SeedValidated,
+    Shortened,
+    StepEnded,
+    Stopped,
+    Tested,
+    Validated,
+    Vetoed,
+)
 from gepa_lite.core.example import Example
 from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Rollout
@@ -306,10 +321,14 @@ EVENTS: Mapping[type[Any], Codec[Any]] = {
     Proposed: Codec("proposed", Proposed),
     Merged: Codec("merged", Merged),
     Validated: Codec("validated", Validated),
+    Vetoed: Codec("vetoed", Vetoed),
     StepEnded: Codec("step_ended", StepEnded),
     Stopped: Codec("stopped", Stopped),
     BudgetChanged: Codec("budget_changed", BudgetChanged),
+    Shortened: Codec("shortened", Shortened),
+    SealOpened: Codec("seal_opened", SealOpened),
     Tested: Codec("tested", Tested),
+    MilestoneScored: Codec("milestone_scored", MilestoneScored),
 }
 """The form of every event. The kinds are on disk: a renamed class keeps its kind."""
 

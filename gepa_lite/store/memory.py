@@ -17,6 +17,7 @@ from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.errors import StoreError
 from gepa_lite.lm.protocol import Completion
 from gepa_lite.store.paid import CallBook, Paid
+from gepa_lite.store.seal import Seal
 
 
 class MemoryStore:
@@ -37,6 +38,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._closed = False
         self._events: list[Event] = []
+        self._seal = Seal()
         self._completions: dict[str, Completion] = {}
         self._rollouts: dict[RolloutKey, Rollout] = {}
         self._examples: dict[str, list[Example]] = {}
@@ -48,7 +50,9 @@ class MemoryStore:
     def commit(self, events: Sequence[Event]) -> None:
         """See ``Store.commit``."""
         with self._open():
+            self._seal.check(events)
             self._events.extend(events)
+            self._seal.follow(events)
 
     def events(self) -> list[Event]:
         """See ``Store.events``."""
@@ -93,6 +97,7 @@ class MemoryStore:
         if rollout.missing:
             raise ValueError(f"the rollout of {key.candidate_id} on {key.example_id} is missing: only scored rollouts are kept.")
         with self._open():
+            self._seal.admit(key)
             self._rollouts.setdefault(key, rollout)
 
     def rollouts(self) -> Iterator[Rollout]:

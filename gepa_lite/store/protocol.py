@@ -28,7 +28,7 @@ class Store(Protocol):
         """Append events to the journal, all or none of them.
 
         Raises:
-            ValueError: an event holds what can't be kept exactly, such as a NaN; none is written.
+            ValueError: an event holds what can't be kept exactly, such as a NaN, or scores the sealed test set for one winner again; none is written.
         """
         ...
 
@@ -82,7 +82,7 @@ class Store(Protocol):
         """Keep a rollout.
 
         Raises:
-            ValueError: it is missing (the world's fault): such a one must be run again, never kept.
+            ValueError: it is missing (the world's fault): such a one must be run again, never kept. Or its example is sealed (``seal.Seal``).
         """
         ...
 

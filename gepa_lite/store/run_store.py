@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from gepa_lite.core.budget import Role
 from gepa_lite.core.call import Usage
-from gepa_lite.core.events import Event, Merged, Proposed, StepEnded, Validated
+from gepa_lite.core.events import Event, Merged, Proposed, StepEnded, Validated, Vetoed
 from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.errors import StoreError
@@ -106,7 +106,10 @@ class RunStore:
         """See ``Store.commit``."""
         rows = [(_step(event), *encode_event(event), _now()) for event in events]
         if rows:
+            seal = self._writer().seal
+            seal.check(events)
             self._write([("INSERT INTO events (step, kind, version, body, at) VALUES (?, ?, ?, ?, ?)", row) for row in rows])
+            seal.follow(events)
 
     def events(self) -> list[Event]:
         """See ``Store.events``."""
@@ -163,6 +166,7 @@ class RunStore:
         key = rollout.key
         if rollout.missing:
             raise ValueError(f"the rollout of {key.candidate_id} on {key.example_id} is missing: only scored rollouts are kept.")
+        self._writer().seal.admit(key)
         row = (_name(key.candidate_id), _name(key.example_id), key.sample, ROLLOUT.version, ROLLOUT.encode(rollout), _now())
         return self._writer().writer.hand_in([(_ROLLOUT, row)])
 
@@ -290,7 +294,7 @@ def _usage_columns(usage: Usage) -> tuple[int, int, int, float | None]:
 
 
 def _step(event: Event) -> int | None:
-    return event.step if isinstance(event, (Proposed, Merged, Validated, StepEnded)) else None
+    return event.step if isinstance(event, (Proposed, Merged, Validated, Vetoed, StepEnded)) else None
 
 
 def _name(text: str) -> str:

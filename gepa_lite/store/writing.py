@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gepa_lite.core.events import RunStarted, SealOpened, Stopped, Tested
 from gepa_lite.errors import StoreError, UsageError
+from gepa_lite.store.codec import EVENTS, decode_event
 from gepa_lite.store.lock import RunLock, refuse_network
 from gepa_lite.store.paid import CallBook
 from gepa_lite.store.reader import Reader, read_paid
 from gepa_lite.store.schema import FILE_NAME, check_tables, connect, create_tables, is_blank, make_durable, store_error
+from gepa_lite.store.seal import Seal
 from gepa_lite.store.writer import Statement, Writer
 
 
@@ -56,6 +59,7 @@ class Writing:
     writer: Writer
     book: CallBook
     clock: SessionClock
+    seal: Seal
     closed: bool = field(default=False, init=False)
 
     def check_open(self) -> None:
@@ -101,6 +105,7 @@ def start_writing(folder: Path, create: bool) -> tuple[Reader, Writing]:
         try:
             reader = Reader(path)
             book = _open_book(reader)
+            seal = _open_seal(reader)
         except BaseException:
             connection.close()
             raise
@@ -110,7 +115,7 @@ def start_writing(folder: Path, create: bool) -> tuple[Reader, Writing]:
             raise store_error(error, path, "write") from error
         raise
     clock = SessionClock()
-    return reader, Writing(path, lock, Writer(path, connection, clock.heartbeat), book, clock)
+    return reader, Writing(path, lock, Writer(path, connection, clock.heartbeat), book, clock, seal)
 
 
 def check_there(folder: Path) -> None:
@@ -151,3 +156,10 @@ def _open_book(reader: Reader) -> CallBook:
     (last_call,) = reader.rows("SELECT coalesce(max(id), 0) FROM calls")[0]
     (last_session,) = reader.rows("SELECT coalesce(max(id), 0) FROM sessions")[0]
     return CallBook(read_paid(reader, None), last_call + 1, last_session)
+
+
+def _open_seal(reader: Reader) -> Seal:
+    kinds = [EVENTS[kind].kind for kind in (RunStarted, Stopped, SealOpened, Tested)]
+    marks = ", ".join("?" * len(kinds))
+    rows = reader.rows(f"SELECT kind, version, body FROM events WHERE kind IN ({marks}) ORDER BY seq", tuple(kinds))
+    return Seal(decode_event(*row) for row in rows)

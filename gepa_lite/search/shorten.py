@@ -1,0 +1,149 @@
+"""After the search: leave out one sentence of the winner at a time, and keep it out where that costs nothing on the validation set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gepa_lite.core.budget import Spend
+from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.events import Shortened
+from gepa_lite.core.sentences import same_sentence, sentences_of, without_sentence
+from gepa_lite.search.ports import Ports
+from gepa_lite.search.reserve import fits, reserved_rollouts, shortening_left
+from gepa_lite.search.search import Search
+from gepa_lite.search.state import Member, RunState
+from gepa_lite.search.trial import Trial, run_trial
+from gepa_lite.search.validate import VALIDATION_LATER, broken_pins
+from gepa_lite.search.winner import own_objectives, winner_of
+
+Breach = Callable[[str, str], str | None]
+"""What a module's new text breaks of its contract, in words, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A sentence that may go.
+
+    Attributes:
+        module: whose it is.
+        sentence: as it stands.
+        text: the module's text without it.
+    """
+
+    module: str
+    sentence: str
+    text: str
+
+
+def next_cut(state: RunState, search: Search) -> Cut | None:
+    """The longest sentence of the winner, weighed by its module's calls, that was not tried yet and that the seed does not have. Pure.
+
+    The seed's own sentences stay: their author may want them for reasons that no example shows.
+    """
+    assert state.started is not None
+    winner = winner_of(state, search)
+    tried = {(event.module, event.sentence) for event in state.shortenings}
+    cuts: list[tuple[float, Cut]] = []
+    for module, text in winner.candidate.texts.items():
+        own = {same_sentence(sentence) for sentence in sentences_of(state.started.texts[module])}
+        for sentence in sentences_of(text):
+            shorter = without_sentence(text, sentence)
+            if (module, sentence) in tried or same_sentence(sentence) in own or not shorter:
+                continue
+            cuts.append((len(sentence) * state.calls.get(module, 1.0), Cut(module, sentence, shorter)))
+    return max(cuts, key=lambda cut: cut[0])[1] if cuts else None
+
+
+def take_cut(cut: Cut, state: RunState, search: Search, ports: Ports, breach: Breach) -> Shortened | None:
+    """Try one sentence; None where the budget has no room for it any more.
+
+    The pins go first, then the examples on which the winner scores best, in blocks: there it can only lose, and the trial ends as soon as it can't reach the winner's sum.
+
+    Raises:
+        RunError: the run can't go on; also where the budget ran out.
+    """
+    winner = winner_of(state, search)
+    event = Shortened(winner.index, cut.module, cut.sentence, "refused", "", {cut.module: cut.text})
+    if reason := breach(cut.module, cut.text):
+        return replace(event, reason=reason)
+    child = winner.candidate.replace(event.texts)
+    if child.id in state.seen:
+        return replace(event, reason="the shorter candidate is in the pool already")
+    attempt = _Attempt(state, search, ports, winner, child)
+    if not attempt.has_room(0):
+        return None
+    attempt.pinned = attempt.run(attempt.pins)
+    if broken := broken_pins(state, attempt.pinned):
+        return attempt.end(event, "kept", f"{len(broken)} pins break without it")
+    for block in attempt.blocks():
+        if not attempt.has_room(len(block)):
+            return attempt.end(event, "kept", "the rollouts of the pass ran out within the trial")
+        if missing := attempt.take(block):
+            return attempt.end(event, "void", missing)
+        if lost := attempt.lost():
+            return attempt.end(event, "kept", lost)
+    return attempt.end(event, "dropped", f"no lower on {len(attempt.places)} validation examples")
+
+
+class _Attempt:
+    """The rollouts of one shorter candidate, as far as they went."""
+
+    def __init__(self, state: RunState, search: Search, ports: Ports, winner: Member, child: Candidate) -> None:
+        assert state.started is not None
+        self._state, self._search, self._ports, self._child = state, search, ports, child
+        self._ids, self.pins = state.started.validation_ids, state.started.pin_ids
+        self._row = state.table.array[winner.index].tolist()
+        self.places = sorted(range(len(self._row)), key=lambda place: (-self._row[place], place))
+        self.pinned = Trial(((),) * search.repeats)
+        self._trials: list[Trial] = []
+
+    def blocks(self) -> list[list[int]]:
+        """Places of the validation examples, the winner's best first."""
+        size = self._search.validation_block
+        return [self.places[start : start + size] for start in range(0, len(self.places), size)]
+
+    def has_room(self, more: int) -> bool:
+        """Whether what ran, and the next examples (at the start the pins and a first block), fit in the pass and in the budget."""
+        examples = more or len(self.pins) + min(self._search.validation_block, len(self.places))
+        cost = self._spend().rollouts + examples * self._search.repeats
+        left = shortening_left(self._state, self._search)
+        return cost <= left and fits(self._state, cost, reserved_rollouts(self._state, self._search) - left)
+
+    def run(self, ids: Sequence[str]) -> Trial:
+        """Rollouts on examples."""
+        return run_trial(self._ports, self._child, ids, repeats=self._search.repeats, sample=0, priority=(VALIDATION_LATER,))
+
+    def take(self, block: Sequence[int]) -> str | None:
+        """Run a block; what is missing, in words, or None."""
+        self._trials.append(self.run([self._ids[place] for place in block]))
+        return self._trials[-1].missing
+
+    def lost(self) -> str | None:
+        """Why the shorter candidate can't reach the winner's sum any more, or None."""
+        values = [value for trial in self._trials for value in trial.values if value is not None]
+        behind = sum(self._row[place] for place in self.places[: len(values)]) - sum(values)
+        room = sum(self._search.objective.best - self._row[place] for place in self.places[len(values) :])
+        return f"{behind:g} lower on {len(values)} validation examples" if behind > room + 1e-9 else None
+
+    def end(self, event: Shortened, status: Literal["dropped", "kept", "void"], reason: str) -> Shortened:
+        """The event, with values by position of the validation set."""
+        values: list[float | None] = [None] * len(self.places)
+        names = sorted({name for trial in self._trials for name in trial.objectives})
+        rows: dict[str, list[float | None]] = {name: [None] * len(self.places) for name in names}
+        for trial, block in zip(self._trials, self.blocks(), strict=False):
+            objectives = trial.objectives
+            for position, place in enumerate(block):
+                values[place] = trial.values[position]
+                for name, scores in objectives.items():
+                    rows[name][place] = scores[position]
+        own = own_objectives(self._search, self._child.texts, self._state.calls, values)
+        objectives_by_place = {**{name: tuple(row) for name, row in rows.items()}, **own}
+        return replace(event, status=status, reason=reason, values=tuple(values), spend=self._spend(), objectives=objectives_by_place)
+
+    def _spend(self) -> Spend:
+        """Pins among the validation examples that ran are charged once."""
+        ran = {self._ids[place] for block in self.blocks()[: len(self._trials)] for place in block}
+        spend = self.pinned.spend([example for example in self.pins if example not in ran])
+        return sum((trial.spend() for trial in self._trials), spend)
