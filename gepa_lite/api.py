@@ -9,19 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gepa_lite.adapters.adapt import adapt
 from gepa_lite.core.budget import Budget
 from gepa_lite.core.events import Event
 from gepa_lite.core.example import check_splits
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import ModelsDownError, UsageError
-from gepa_lite.examples import make_examples, run_examples
+from gepa_lite.examples import run_examples
 from gepa_lite.executors.workers import WorkersSpec, read_workers
 from gepa_lite.insight.progress import CallbackObserver, Progress
 from gepa_lite.lm.protocol import LM
 from gepa_lite.lm.resolve import LMSpec, check_lm
 from gepa_lite.origin import ORIGIN_KEY, python_origin
-from gepa_lite.program.program import Program
+from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import FeedbackFunction, Judge
 from gepa_lite.search.search import Search
 from gepa_lite.search.verdict import mean_interval
@@ -32,7 +33,7 @@ from gepa_lite.store.looks import looks_beside
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.store.schema import FILE_NAME
 
-P = TypeVar("P", bound=Program)
+P = TypeVar("P")
 
 ReflectionSpec = LMSpec | Mapping[str, float]
 """A model, or several by name with their weights."""
@@ -122,7 +123,7 @@ def optimize(
     if os.environ.get("GEPA_LITE_PROGRESS", "1") != "0":
         observers.append(Progress(prepared.spec.search.objective))
     origin = python_origin(program, feedback, reflection_lm, prepared.spec.search, workers)
-    return execute(prepared, run_folder(run, type(program).__name__), observers, {ORIGIN_KEY: origin})
+    return execute(prepared, run_folder(run, prepared.spec.program.name), observers, {ORIGIN_KEY: origin})
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Prepared:
 
 
 def prepare(
-    program: Program,
+    program: Any,
     trainset: Any,
     valset: Any = None,
     *,
@@ -160,7 +161,8 @@ def prepare(
     """
     _check_types(budget, search)
     search = search or Search()
-    judge = Judge(_feedback_of(program, feedback), search.objective)
+    program = adapt(program)
+    judge = Judge(program.judged_by(feedback), search.objective)
     notices: list[str] = []
     examples = run_examples(program, trainset, valset, testset, curveset, search, notices)
     reflectors = _reflectors(program, reflection_lm)
@@ -268,7 +270,7 @@ class Evaluation:
 
 
 def evaluate(
-    program: Program, examples: Any, *, feedback: FeedbackFunction | None = None, objective: Objective | None = None, workers: int = 16
+    program: Any, examples: Any, *, feedback: FeedbackFunction | None = None, objective: Objective | None = None, workers: int = 16
 ) -> Evaluation:
     """Score a program on examples, once, without a search and without a run on disk.
 
@@ -295,8 +297,9 @@ def evaluate(
         0.500 [0.000, 1.000] (n=2)
     """
     objective = objective or Objective()
-    judge = Judge(_feedback_of(program, feedback), objective)
-    rows = make_examples(program, examples, "examples")
+    program = adapt(program)
+    judge = Judge(program.judged_by(feedback), objective)
+    rows = program.examples(examples, "examples")
     check_splits({"examples": rows})
     for lm in program.models.values():
         check_lm(lm)
@@ -336,7 +339,7 @@ def check_budget(spec: RunSpec, models: Sequence[LM]) -> None:
             f"Budget(rollouts={budget.rollouts}) can't pay for the seed's validation and one proposal: {least} rollouts are needed ({scored} for the seed's validation, "
             f"{least - 2 * scored - spec.rollouts_after} for a step's minibatches, {scored} for a child's validation{after}). Raise it, use fewer examples, or Search(fan=1)."
         )
-    asked = spec.search.fan * (len(spec.program.modules) if spec.search.modules == "all" else 1)
+    asked = spec.search.fan * (len(spec.program.parts) if spec.search.modules == "all" else 1)
     if budget.proposals is not None and budget.proposals < asked:
         raise UsageError(
             f"Budget(proposals={budget.proposals}) can't pay for one step of {asked} proposals. Raise it, or use Search(fan=1)."
@@ -365,24 +368,7 @@ def _check_types(budget: Budget | None, search: Search | None) -> None:
             raise UsageError(f"{name}={value!r}: a gl.{kind.__name__}(...) is needed.")
 
 
-def _feedback_of(program: Program, feedback: FeedbackFunction | None) -> FeedbackFunction:
-    if not isinstance(program, Program):
-        kind = f"the class {program.__name__}; make an instance" if isinstance(program, type) else f"of type {type(program).__name__}"
-        raise UsageError(f"program is {kind}; a gl.Program is needed.")
-    own = getattr(program, "feedback", None)
-    chosen = feedback or own
-    if chosen is None:
-        raise UsageError(
-            f"no feedback: pass feedback=..., or give {type(program).__name__} a method feedback(self, example, output, trace)."
-        )
-    if not program.modules:
-        raise UsageError(
-            f"{type(program).__name__} has no module: declare at least one, e.g. answer = gl.Module('question -> answer', '...')."
-        )
-    return chosen
-
-
-def _reflectors(program: Program, spec: ReflectionSpec | None) -> dict[str, tuple[LM, float]]:
+def _reflectors(program: Optimizable, spec: ReflectionSpec | None) -> dict[str, tuple[LM, float]]:
     """The reflection models by name, with their weights."""
     if spec is None:
         lm = next(iter(program.models.values()))

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gepa_lite.core.example import Example, check_splits, inputs_id, make_example
+from gepa_lite.core.example import Example, check_splits, inputs_id
 from gepa_lite.core.seeds import stream
-from gepa_lite.data import load_rows
 from gepa_lite.errors import UsageError
-from gepa_lite.program.program import Program
+from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.search.search import Search
 from gepa_lite.splitting import check_share, deal
 
@@ -41,18 +40,8 @@ class RunExamples:
     pin_ids: tuple[str, ...] = ()
 
 
-def make_examples(program: Program, source: Any, what: str) -> list[Example]:
-    """Examples for a program from any source of rows.
-
-    Raises:
-        UsageError: the source can't be read, or a row lacks an input of the program.
-    """
-    required, optional = program.input_names
-    return [make_example(row, required, optional, what) for row in load_rows(source, what).rows]
-
-
 def run_examples(
-    program: Program, trainset: Any, valset: Any, testset: Any, curveset: Any, search: Search, notices: list[str]
+    program: Optimizable, trainset: Any, valset: Any, testset: Any, curveset: Any, search: Search, notices: list[str]
 ) -> RunExamples:
     """The splits of a run; what was decided for the caller is added to ``notices``.
 
@@ -60,7 +49,7 @@ def run_examples(
         UsageError: a source can't be read, splits overlap or are too small, or a pin is unknown.
     """
     given = {"trainset": trainset, "valset": valset, "testset": testset, "curveset": curveset}
-    splits = {name: make_examples(program, source, name) for name, source in given.items() if source is not None and not _is_share(source)}
+    splits = {name: list(program.examples(source, name)) for name, source in given.items() if source is not None and not _is_share(source)}
     if "trainset" not in splits:
         raise UsageError(f"trainset={trainset!r}: examples are needed: a list of dicts, a path, a data frame.")
     check_splits(splits)
@@ -132,7 +121,7 @@ def _test_notices(others: int, test: int, search: Search) -> list[str]:
     return []
 
 
-def _pins(program: Program, pins: Sequence[Any], splits: Mapping[str, Sequence[Example]]) -> tuple[list[Example], tuple[str, ...]]:
+def _pins(program: Optimizable, pins: Sequence[Any], splits: Mapping[str, Sequence[Example]]) -> tuple[list[Example], tuple[str, ...]]:
     """The pinned examples of no other split, and the ids of all."""
     by_id = {example.id: (name, example) for name, examples in splits.items() for example in examples}
     by_inputs = {inputs_id(example): (name, example) for name, example in by_id.values()}
@@ -147,7 +136,7 @@ def _pins(program: Program, pins: Sequence[Any], splits: Mapping[str, Sequence[E
             name, example = by_id[pin]
         else:
             row = {**pin.inputs, **pin.labels} if isinstance(pin, Example) else pin
-            (example,) = make_examples(program, [row], "pins")
+            (example,) = program.examples([row], "pins")
             name, known = by_inputs.get(inputs_id(example), ("", example))
             if name and known.id != example.id:
                 raise UsageError(f"Search(pins=...): an example of the {name} has the inputs of a pin and other labels: make them agree.")

@@ -32,7 +32,7 @@ _SECRET_VALUE = re.compile(r"\b(?:sk|pk|rk|ghp|hf|xai|gsk|AIza)[-_A-Za-z0-9]{12,
 
 
 def python_origin(
-    program: Program,
+    program: Any,
     feedback: FeedbackFunction | None,
     reflection_lm: LMSpec | Mapping[str, float] | None,
     search: Search,
@@ -51,13 +51,15 @@ def python_origin(
         ``program`` and ``feedback`` are ``module:name`` where that names the very object; ``obstacle`` says why the run can't be built
         again from here, or is None; ``script``, ``module``, ``argv`` and ``folder`` say what was started.
     """
+    native = isinstance(program, Program)
+    values = vars(program) if native else {}
     main = sys.modules.get("__main__")
     script, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     return {
         "kind": "python",
-        "program": address_of(type(program)),
-        "lm": _named(vars(program).get("_lm")),
-        "prompts": dict(vars(program).get("_texts") or {}),
+        "program": address_of(type(program)) if native else None,
+        "lm": _named(values.get("_lm")),
+        "prompts": dict(values.get("_texts") or {}),
         "feedback": None if feedback is None else address_of(feedback),
         "reflection_lm": dict(reflection_lm) if isinstance(reflection_lm, Mapping) else _named(reflection_lm),
         "search": search_table(search),
@@ -136,10 +138,13 @@ def _is_plain(value: Any) -> bool:
 
 
 def _obstacle(
-    program: Program, feedback: FeedbackFunction | None, reflection_lm: LMSpec | Mapping[str, float] | None, search: Search
+    program: Any, feedback: FeedbackFunction | None, reflection_lm: LMSpec | Mapping[str, float] | None, search: Search
 ) -> str | None:
     """Why another process can't build the same run, in words, or None."""
-    kind, values = type(program), vars(program)
+    kind = type(program)
+    if not isinstance(program, Program):
+        return f"the program is an object of {kind.__module__}.{kind.__qualname__}, which only the script itself can make again"
+    values = vars(program)
     if address_of(kind) is None:
         return f"the program {kind.__name__} is defined in the script itself, not in a module that can be imported"
     settings = [name for name, value in values.items() if name not in _OWN_ATTRIBUTES and not isinstance(value, Module)]

@@ -28,9 +28,7 @@ from gepa_lite.lm.breaker import Breaker
 from gepa_lite.lm.client import ModelClient
 from gepa_lite.lm.meter import Meter
 from gepa_lite.lm.protocol import LM, Completion, Params, Request
-from gepa_lite.program.contract import Contract
-from gepa_lite.program.program import Program
-from gepa_lite.program.render import describe_inputs_outputs
+from gepa_lite.program.optimizable import Optimizable, Part
 from gepa_lite.rollouts.evaluator import Evaluator
 from gepa_lite.rollouts.executor import RunRollout
 from gepa_lite.rollouts.judge import Judge
@@ -90,7 +88,7 @@ class RunSpec:
         pin_ids: all such examples, those of the validation set included.
     """
 
-    program: Program
+    program: Optimizable
     train: Sequence[Example]
     validation: Sequence[Example]
     test: Sequence[Example]
@@ -176,6 +174,13 @@ class Outcome:
 def _model_name(lm: LM) -> str:
     info = lm.describe()
     return f"{info.name} at {info.endpoint}" if info.endpoint else info.name
+
+
+def _words(part: Part) -> str:
+    if not part.contract.frozen:
+        return part.words
+    spans = "\n".join(part.contract.frozen)
+    return f"{part.words}\n\nThese parts of the prompt must stay in it as they are, letter by letter:\n{spans}"
 
 
 class Interrupt:
@@ -369,13 +374,14 @@ class Session:
         return RolloutRunner(spec.program.with_prompts(candidate.texts), spec.judge, spec.search.objective, self._client.call)
 
     def _facts(self) -> ProgramFacts:
-        modules = self.spec.program.modules
-        purpose = " ".join((type(self.spec.program).__doc__ or "").split())
-        return ProgramFacts(purpose, {path: describe_inputs_outputs(module.signature) for path, module in modules.items()})
+        program = self.spec.program
+        parts = program.parts
+        words = {path: _words(part) for path, part in parts.items()}
+        return ProgramFacts(program.purpose, words, {path: part.contract for path, part in parts.items()})
 
     def _finish(self, state: RunState) -> RunState:
-        breach = Contract(self._search.max_prompt_tokens).breach
-        return finish(state, Ending(self._search, self, lambda _, text: breach(text), self.looks_elsewhere, self.notice))
+        contracts = {path: part.contract.within(self._search.max_prompt_tokens) for path, part in self.spec.program.parts.items()}
+        return finish(state, Ending(self._search, self, lambda path, text: contracts[path].breach(text), self.looks_elsewhere, self.notice))
 
     def _on_rollout(self, rollout: Rollout, saved: bool) -> None:
         for observer in self.observers:
@@ -419,7 +425,7 @@ def _fitted(search: Search, models: Sequence[LM]) -> Search:
     return dataclasses.replace(search, reflection_tokens=reply, reflection_limits=limits)
 
 
-def evaluate_once(program: Program, examples: Sequence[Example], judge: Judge, objective: Objective, workers: Workers) -> list[Rollout]:
+def evaluate_once(program: Optimizable, examples: Sequence[Example], judge: Judge, objective: Objective, workers: Workers) -> list[Rollout]:
     """Rollouts of a program as it stands, in the order of the examples; kept nowhere."""
     executor = ThreadExecutor(workers.count)
     processes = WorkerProcesses(workers.count) if workers.engine == "processes" else None

@@ -102,6 +102,6 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
     budget = make_record(Budget, settings.budget, "budget") if settings.budget else None
     with only_the_answer(as_json):
         prepared = recipe.prepare(settings.train, settings.val, settings.test, budget)
-        folder = run_folder(settings.run, type(prepared.spec.program).__name__)
+        folder = run_folder(settings.run, prepared.spec.program.name)
         result = execute_run(prepared, folder, recipe, quiet=quiet)
     raise typer.Exit(finish(result, settings.out, as_json=as_json, require_improved=require_improved))

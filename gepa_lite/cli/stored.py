@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gepa_lite.adapters.native import NativeProgram
 from gepa_lite.cli.config import make_record
 from gepa_lite.core.feedback import Objective
 from gepa_lite.errors import StoreError, UsageError
@@ -96,7 +97,7 @@ class StoredRun:
                 f"({self.kept_rollouts} of {len(self.state.started.validation_ids)} rollouts kept)."
             )
         assert self.state.started is not None
-        program = StoredProgram(self.state.started.texts)
+        program = NativeProgram(StoredProgram(self.state.started.texts))
         result = make_result(program, self.state, self.search, self.costs, interrupted=False, run=self.folder, notices=())
         if self.finished:
             return result

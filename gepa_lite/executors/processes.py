@@ -7,7 +7,7 @@ import multiprocessing
 import pickle
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -17,7 +17,7 @@ from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
 from gepa_lite.errors import RunError
 from gepa_lite.executors.shipping import Manifest, pack, portable
 from gepa_lite.executors.worker import Answer, Ask, Done, Job, serve
-from gepa_lite.program.program import Program
+from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.executor import RunRollout
 from gepa_lite.rollouts.judge import Judge
 from gepa_lite.rollouts.rollout import PayForCall, RolloutRunner
@@ -64,7 +64,10 @@ class WorkerProcesses:
         Raises:
             UsageError: the program or the feedback can't be sent.
         """
-        parts = (self._pack(runner.program, "the program"), self._pack(runner.judge, "the feedback function"))
+        parts = (
+            self._pack(runner.program, runner.program.sendable, "the program"),
+            self._pack(runner.judge, lambda: runner.judge, "the feedback function"),
+        )
 
         def run(example: Example, key: RolloutKey) -> Rollout:
             return self._run(runner, Job(parts[0][0], parts[1][0], dict(parts), texts, runner.objective, example, key))
@@ -80,12 +83,11 @@ class WorkerProcesses:
             worker.end()
         self._callers.shutdown(wait=False, cancel_futures=True)
 
-    def _pack(self, value: Program | Judge, what: str) -> tuple[str, bytes]:
+    def _pack(self, value: Optimizable | Judge, sendable: Callable[[], object], what: str) -> tuple[str, bytes]:
         with self._lock:
             if id(value) not in self._packed:
-                sent = value.with_models(value.models) if isinstance(value, Program) else value
                 # the value is kept, so that its id stays its own
-                self._packed[id(value)] = (value, (f"part-{len(self._packed)}", pack(sent, self._manifest, what)))
+                self._packed[id(value)] = (value, (f"part-{len(self._packed)}", pack(sendable(), self._manifest, what)))
             return self._packed[id(value)][1]
 
     def _run(self, runner: RolloutRunner, job: Job) -> Rollout:

@@ -12,27 +12,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from gepa_lite.bundle import load_prompts
-from gepa_lite.core.call import Trace
 from gepa_lite.core.ids import content_hash
-from gepa_lite.errors import ModelError, RunError, UsageError
+from gepa_lite.errors import RunError, UsageError
 from gepa_lite.lm.protocol import LM
 from gepa_lite.lm.resolve import LMSpec, open_lm
 from gepa_lite.program.bridge import run_coroutine
 from gepa_lite.program.module import Module
+from gepa_lite.program.optimizable import Execution
 from gepa_lite.program.recorder import Binding, CallModel, Recorder, activate, active_recorder, deactivate, way_out
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """One run of a program: what it returned or raised, and its trace.
-
-    ``outage`` is the first model failure that was the world's fault, also where the program caught it: such a run is never scored.
-    """
-
-    output: Any
-    error: Exception | None
-    trace: Trace
-    outage: ModelError | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
 from gepa_lite.errors import ModelError, RolloutError, RunError
 from gepa_lite.lm.protocol import LM, Completion, Request
-from gepa_lite.program.program import Execution, Program
+from gepa_lite.program.optimizable import Execution, Optimizable
 from gepa_lite.rollouts.judge import Judge
 
 
@@ -38,7 +38,7 @@ class RolloutRunner:
         pay: how calls reach their models.
     """
 
-    program: Program
+    program: Optimizable
     judge: Judge
     objective: Objective
     pay: PayForCall

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from gepa_lite.core.call import Message
@@ -11,6 +11,7 @@ from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import Event
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.lm.protocol import Completion
+from gepa_lite.program.contract import Contract
 from gepa_lite.search.state import RunState
 from gepa_lite.search.stop_rules import Surroundings
 
@@ -24,10 +25,12 @@ class ProgramFacts:
     Attributes:
         purpose: the program's docstring.
         signatures: each module's inputs and outputs in words, by path.
+        contracts: what each module's text must keep to, by path; a module without an entry is bound by its length alone.
     """
 
     purpose: str
     signatures: Mapping[str, str]
+    contracts: Mapping[str, Contract] = field(default_factory=dict)
 
 
 class Ports(Protocol):

@@ -9,6 +9,7 @@ from gepa_lite.core.budget import Spend
 from gepa_lite.core.events import ProposalStatus, Proposed
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import ModelError
+from gepa_lite.lm.protocol import Completion
 from gepa_lite.program.contract import Contract
 from gepa_lite.search.components import choose_modules
 from gepa_lite.search.edit import apply_edits, read_edits
@@ -120,7 +121,8 @@ def _rewrite(
             continue
         draft = replace(draft, spend=draft.spend + Spend(proposals=1, reflection=reply.usage))
         try:
-            text = _read(slot, parent.texts[module], reply.text, reply.finish_reason, search)
+            contract = facts.contracts.get(module, Contract()).within(search.max_prompt_tokens)
+            text = _read(slot, parent.texts[module], reply, contract, search)
         except UnusableReply as unusable:
             problem = unusable.code, str(unusable)
         else:
@@ -131,14 +133,14 @@ def _rewrite(
     return draft.end("rejected", *problem)
 
 
-def _read(slot: Slot, before: str, reply: str, finish_reason: str, search: Search) -> str:
+def _read(slot: Slot, before: str, reply: Completion, contract: Contract, search: Search) -> str:
     if slot.proposer == "edit":
-        text = apply_edits(before, read_edits(reply, finish_reason), search.edit_words)
+        text = apply_edits(before, read_edits(reply.text, reply.finish_reason), search.edit_words)
     else:
-        text = extract_prompt(reply, finish_reason)
+        text = extract_prompt(reply.text, reply.finish_reason)
     if text == before:
         raise UnusableReply("unchanged", "the proposed prompt is the parent's")
-    if breach := Contract(search.max_prompt_tokens).breach(text):
+    if breach := contract.breach(text):
         raise UnusableReply("contract", breach)
     return text
 

@@ -47,22 +47,17 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
     """The bundle as JSON types."""
     import gepa_lite
 
-    program, state = result.program, result.state
+    state = result.state
     assert state.started is not None
+    parts, chosen = result.source.parts, state.pool[result.shipped]
     modules = {
-        path: {
-            "prompt": text,
-            "signature": program.modules[path].signature.text,
-            "fingerprint": program.fingerprints[path],
-            "model": program.models[path].describe().name,
-        }
-        for path, text in program.prompts.items()
+        path: {"prompt": text, "signature": parts[path].signature, "fingerprint": parts[path].fingerprint, "model": parts[path].model}
+        for path, text in result.prompts.items()
     }
-    chosen = state.pool[0 if program.prompts == result.seed.prompts else result.winner_index]
     return {
         "schema": SCHEMA,
         "version": SCHEMA_VERSION,
-        "program": type(program).__name__,
+        "program": result.source.name,
         "modules": modules,
         "verdict": result.verdict,
         "scores": {

@@ -66,11 +66,11 @@ def _cost_row(name: str, usage: Usage, seconds: float | None) -> str:
 
 def _changes(result: Result[Any]) -> str:
     sections = []
-    for path, after in result.winner.prompts.items():
-        before = result.seed.prompts[path]
+    for path, after in result.winner_prompts.items():
+        before = result.seed_prompts[path]
         if before != after:
             sections.append(f"{path}:\n{textwrap.indent(word_diff(before, after), '  ')}")
-    unchanged = [path for path, text in result.winner.prompts.items() if text == result.seed.prompts[path]]
+    unchanged = [path for path, text in result.winner_prompts.items() if text == result.seed_prompts[path]]
     if sections and unchanged:
         sections.append(f"unchanged: {', '.join(unchanged)}")
     return "\n\n".join(["What changed, [-removed-] and {+added+}:", *sections]) if sections else ""

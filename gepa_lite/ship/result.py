@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gepa_lite.core.budget import ROLES, Role, Spend
 from gepa_lite.core.call import Usage
 from gepa_lite.core.feedback import Objective
 from gepa_lite.errors import UsageError
-from gepa_lite.program.program import Program
+from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.search.front import prune
 from gepa_lite.search.frontier import front_of
 from gepa_lite.search.search import Search
@@ -25,7 +25,7 @@ from gepa_lite.ship.bundle import write_bundle
 from gepa_lite.ship.evidence import Flip, Milestone, flips_of, milestones_of_run, objectives_of, plot_curve
 from gepa_lite.ship.report_text import report_text
 
-P = TypeVar("P", bound=Program)
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,8 @@ class Result(Generic[P]):
         notices: what a person should know.
         objective: direction and range of the scores.
         state: everything, folded from the events.
+        shipped: the place in ``candidates`` of what ``program`` holds: ``winner_index``, or 0 for the seed.
+        source: the seed as the run knows it: its parts, signatures and models.
     """
 
     program: P
@@ -93,11 +95,23 @@ class Result(Generic[P]):
     notices: Sequence[str]
     objective: Objective
     state: RunState
+    shipped: int
+    source: Optimizable
 
     @property
     def prompts(self) -> dict[str, str]:
         """The texts of ``program``, by module path."""
-        return self.program.prompts
+        return dict(self.candidates[self.shipped].candidate.texts)
+
+    @property
+    def winner_prompts(self) -> dict[str, str]:
+        """The texts of ``winner``, by module path."""
+        return dict(self.candidates[self.winner_index].candidate.texts)
+
+    @property
+    def seed_prompts(self) -> dict[str, str]:
+        """The texts of ``seed``, by module path."""
+        return dict(self.candidates[0].candidate.texts)
 
     @property
     def improved(self) -> bool:
@@ -173,8 +187,8 @@ class Result(Generic[P]):
 
 
 def make_result(
-    program: P, state: RunState, search: Search, costs: Costs, *, interrupted: bool, run: Path | None, notices: Sequence[str]
-) -> Result[P]:
+    program: Optimizable, state: RunState, search: Search, costs: Costs, *, interrupted: bool, run: Path | None, notices: Sequence[str]
+) -> Result[Any]:
     """The result of a state.
 
     Args:
@@ -197,14 +211,14 @@ def make_result(
     objective, member = search.objective, winner_of(state, search)
     validation = compare(_cells(rows[0]), _cells(rows[member.index]))
     test, verdict = _test(state, member)
-    winner = program.with_prompts(member.candidate.texts)
+    seed, winner = program.deliverable, program.with_prompts(member.candidate.texts).deliverable
     keep_seed = (test is not None and test.gain <= 0) or (search.require == "improved" and verdict != "improved")
     front = front_of(state, Search(objective=objective))
     wins = prune(front)
     return Result(
-        program=program if keep_seed else winner,
+        program=seed if keep_seed else winner,
         winner=winner,
-        seed=program,
+        seed=seed,
         verdict=verdict,
         validation=validation,
         test=test,
@@ -220,6 +234,8 @@ def make_result(
         notices=tuple(notices),
         objective=objective,
         state=state,
+        shipped=0 if keep_seed else member.index,
+        source=program,
     )
 
 

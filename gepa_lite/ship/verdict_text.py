@@ -37,7 +37,7 @@ def _verdict(result: Result[Any]) -> str:
     if verdict == "indecisive":
         return f"Verdict: indecisive. {test.missing} of {test.n + test.missing} test examples have no score.\n{words}"
     if verdict == "not shown":
-        if result.winner.prompts == result.seed.prompts:
+        if result.winner_prompts == result.seed_prompts:
             return f"Verdict: not shown. The winner is the seed.\n{words}"
         return f"Verdict: not shown. The sealed test set shows no clear gain.\n{words} {chance}{_could_show(test)}"
     meaning = "The sealed test set shows a gain." if verdict == "improved" else "The winner scores less on the sealed test set."
@@ -78,9 +78,9 @@ def _cautions(result: Result[Any]) -> Iterator[str]:
 
 
 def _program(result: Result[Any]) -> str:
-    if result.winner.prompts == result.seed.prompts:
+    if result.winner_prompts == result.seed_prompts:
         return "No candidate beat the seed on the validation set: the prompts are unchanged."
-    if result.program.prompts != result.seed.prompts:
+    if result.prompts != result.seed_prompts:
         return ""
     if result.test is not None and result.test.gain <= 0:
         return "result.program is the seed, since the winner's test score is not above it; result.winner holds the winner."
@@ -129,7 +129,7 @@ def curve_text(result: Result[Any]) -> str:
 def prompt_cost_text(result: Result[Any]) -> str:
     """How long the prompts are, before and after, what was dropped, and when a saving pays the search back."""
     before, after = result.prompt_tokens
-    if result.winner.prompts == result.seed.prompts:
+    if result.winner_prompts == result.seed_prompts:
         return ""
     lines = [f"Prompts: about {after:,.0f} tokens in a run of the program, {before:,.0f} before."]
     dropped = [event for event in result.state.shortenings if event.status == "dropped"]

@@ -1,0 +1,89 @@
+"""A ``gl.Program`` as a run takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gepa_lite.core.example import Example, make_example
+from gepa_lite.data import load_rows
+from gepa_lite.errors import UsageError
+from gepa_lite.lm.protocol import LM
+from gepa_lite.program.optimizable import Execution, Part
+from gepa_lite.program.program import Program
+from gepa_lite.program.recorder import CallModel
+from gepa_lite.program.render import describe_inputs_outputs
+
+
+class NativeProgram:
+    """Implements ``Optimizable`` for a ``gl.Program``. A class beside it, since a program's own names belong to its modules.
+
+    Args:
+        program: as the user wrote it.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    @property
+    def name(self) -> str:
+        return type(self._program).__name__
+
+    @property
+    def purpose(self) -> str:
+        return " ".join((type(self._program).__doc__ or "").split())
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        modules, models, fingerprints = self._program.modules, self._program.models, self._program.fingerprints
+        return {
+            path: Part(
+                text,
+                modules[path].signature.text,
+                fingerprints[path],
+                describe_inputs_outputs(modules[path].signature),
+                models[path].describe().name,
+            )
+            for path, text in self._program.prompts.items()
+        }
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        return self._program.prompts
+
+    @property
+    def models(self) -> Mapping[str, LM]:
+        return self._program.models
+
+    @property
+    def fingerprint(self) -> str:
+        return self._program.fingerprint
+
+    @property
+    def deliverable(self) -> Program:
+        return self._program
+
+    def with_prompts(self, prompts: Mapping[str, str]) -> NativeProgram:
+        return NativeProgram(self._program.with_prompts(prompts))
+
+    def run(self, inputs: Mapping[str, Any], call: CallModel | None = None) -> Execution:
+        return self._program.run(inputs, call)
+
+    def open(self, spec: Any) -> LM:
+        return self._program.open(spec)
+
+    def examples(self, source: Any, what: str) -> Sequence[Example]:
+        required, optional = self._program.input_names
+        return [make_example(row, required, optional, what) for row in load_rows(source, what).rows]
+
+    def judged_by(self, feedback: Callable[..., Any] | None) -> Callable[..., Any]:
+        name = self.name
+        chosen = feedback or getattr(self._program, "feedback", None)
+        if chosen is None:
+            raise UsageError(f"no feedback: pass feedback=..., or give {name} a method feedback(self, example, output, trace).")
+        if not self._program.modules:
+            raise UsageError(f"{name} has no module: declare at least one, e.g. answer = gl.Module('question -> answer', '...').")
+        return chosen
+
+    def sendable(self) -> NativeProgram:
+        return NativeProgram(self._program.with_models(self._program.models))
