@@ -55,7 +55,8 @@ def run(options: Options) -> Report:
     for seed in options.seeds:
         budget, search = demo_settings(seed)
         prepared = api.prepare(Fernpost(lm=lm), train, validation, testset=test, budget=budget, search=search)
-        result = api.execute(prepared, root / f"demo-seed-{seed}", [Progress(search.objective)])
+        # each in a folder of its own: they are replicates, and not further looks at one test set to choose from
+        result = api.execute(prepared, root / f"demo-seed-{seed}" / "run", [Progress(search.objective)])
         print(result, flush=True)
         improved += result.improved
         if result.test is not None:

@@ -15,7 +15,7 @@ from gepa_lite.core import events as log
 from gepa_lite.core.events import Event, SealOpened, Shortened, Validated, Vetoed
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.core.sentences import sentences_of
-from gepa_lite.errors import UsageError
+from gepa_lite.errors import RateLimitError, UsageError
 from gepa_lite.search.reserve import milestones_of
 from gepa_lite.search.state import RunState, replay
 from gepa_lite.search.winner import prompt_tokens, winner_of
@@ -235,6 +235,14 @@ def test_a_candidate_that_breaks_a_pin_is_vetoed_before_its_validation() -> None
     assert len({json.dumps(texts, sort_keys=True) + str(event.parents) for texts, event in zip(vetoed, vetoes, strict=True)}) == len(vetoed)
 
 
+def test_the_report_names_the_pins_that_broke(tmp_path: Path) -> None:
+    lm = ScriptedLM(forgetful, name="task")
+    result = run(tmp_path, program=Triage(lm=lm), search=gl.Search.paper(pins=PRAISE))
+    broken = result.state.vetoes[0].pin_ids[0]
+    assert f"{len(result.state.vetoes)} candidates were vetoed for breaking one" in str(result)
+    assert f"{broken} in " in str(result)
+
+
 def test_pins_may_be_validation_examples_and_are_then_paid_once() -> None:
     store = MemoryStore()
     prepared = api.prepare(
@@ -434,3 +442,32 @@ def test_blame_finds_a_sentence_through_a_merge() -> None:
 
 def test_a_state_from_before_the_seed_has_no_looks() -> None:
     assert RunState().looks == 1
+
+
+def failing(count: int, recovered: list[bool]) -> Any:
+    """A task model whose endpoint fails on some of the test messages, never many in a row, until it has recovered."""
+
+    def reply(request: gl.Request) -> Any:
+        message = request.messages[-1]["content"]
+        number = int(message.split(" number ")[1].split()[0]) if " of 3" in message else -1
+        down = not recovered and number % 7 == 1 and number < 7 * count
+        return RateLimitError("rate limit") if down else answer(request)
+
+    return ScriptedLM(reply, name="task")
+
+
+def test_a_few_test_examples_without_a_score_are_left_out_and_many_make_it_indecisive(tmp_path: Path) -> None:
+    few = run(tmp_path, "few", testset=rows(30, 3), program=Triage(lm=failing(3, [])), workers=1)
+    assert few.test is not None
+    assert (few.test.n, few.test.missing, few.verdict) == (27, 3, "improved")
+    assert any("3 of 30 test examples have no score" in notice for notice in few.notices)
+    recovered: list[bool] = []
+    lm = failing(4, recovered)
+    many = run(tmp_path, "many", testset=rows(30, 3), program=Triage(lm=lm), workers=1)
+    assert (many.verdict, many.test) == ("indecisive", None)
+    assert str(many).startswith("Verdict: none yet. The sealed test set is not scored.")
+    recovered.append(True)
+    again = run(tmp_path, "many", testset=rows(30, 3), program=Triage(lm=lm), workers=1)
+    assert again.verdict == "improved"
+    assert again.test is not None
+    assert (again.test.n, again.test.looks) == (30, 1)

@@ -20,7 +20,7 @@ from gepa_lite.errors import UsageError
 
 T = TypeVar("T")
 
-_PATHS = ("train", "val", "test", "out")
+_PATHS = ("train", "val", "test", "curve", "out")
 _PLAIN = (str, int, float, bool, NoneType)
 
 
@@ -32,7 +32,8 @@ class RunConfig(BaseModel):
         feedback: ``module:name`` of a feedback function; None for the program's own method.
         train: file of the examples to learn from.
         val: file of the examples that candidates are compared on; None splits ``train``.
-        test: file of the sealed examples.
+        test: file of the sealed examples, or the share of the data to seal.
+        curve: file of the examples that score the search's course, or a share.
         lm: the model of all modules that name none.
         reflection_lm: who rewrites, or models with their weights; None for the program's model.
         budget: fields of ``gl.Budget``; empty for the default budget.
@@ -48,7 +49,8 @@ class RunConfig(BaseModel):
     train: Path
     feedback: str | None = None
     val: Path | None = None
-    test: Path | None = None
+    test: float | Path | None = None
+    curve: float | Path | None = None
     lm: str | None = None
     reflection_lm: str | dict[str, float] | None = None
     budget: dict[str, Any] = Field(default_factory=dict)

@@ -25,7 +25,16 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
     val: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Examples to compare candidates on; without it half of the train set.")
     ] = None,
-    test: Annotated[Path | None, typer.Option(metavar="FILE", help="Sealed examples, scored once for the seed and the winner.")] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|SHARE", help="Sealed examples, scored once for the seed and the winner; or a share to seal, e.g. 0.3."),
+    ] = None,
+    curve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|SHARE", help="Examples the search never sees, on which its course is scored once it has ended; or a share."
+        ),
+    ] = None,
     lm: Annotated[
         str | None, typer.Option(metavar="MODEL", help="The program's model, e.g. openai/gpt-4.1-mini or local/qwen2.5-coder-1.5b.")
     ] = None,
@@ -87,7 +96,8 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
         "feedback": feedback,
         "train": train,
         "val": val,
-        "test": test,
+        "test": _share_or_file(test),
+        "curve": _share_or_file(curve),
         "lm": lm,
         "reflection_lm": reflection_lm,
         "budget": budget_table(budget_rollouts, budget_tokens, budget_usd, budget_seconds, budget_proposals),
@@ -101,7 +111,17 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
     recipe = recipe_of(settings, config)
     budget = make_record(Budget, settings.budget, "budget") if settings.budget else None
     with only_the_answer(as_json):
-        prepared = recipe.prepare(settings.train, settings.val, settings.test, budget)
+        prepared = recipe.prepare(settings.train, settings.val, settings.test, budget, settings.curve)
         folder = run_folder(settings.run, prepared.spec.program.name)
         result = execute_run(prepared, folder, recipe, quiet=quiet)
     raise typer.Exit(finish(result, settings.out, as_json=as_json, require_improved=require_improved))
+
+
+def _share_or_file(text: str | None) -> float | Path | None:
+    """An option that is a number is a share of the data, any other is a file."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return Path(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|Mr|Mrs|Ms|Dr|St|fig|eq|p|pp)|^\s*(?:[-*+]\s*)?\(?(?:\d{1,3}|[A-Za-z]))[.)]$", re.IGNORECASE
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|Mr|Mrs|Ms|Dr|St|fig|eq|p|pp)|^\s*(?:[-*+]\s*)?\(?(?:\d{1,3}|[A-Za-z]))[.)]$", re.IGNORECASE
 )
 """What ends in a full stop and is no sentence: short forms, and the marks of a list."""
 

@@ -16,6 +16,7 @@ from gepa_lite.search.shorten import Breach, next_cut, take_cut
 from gepa_lite.search.state import RunState
 from gepa_lite.search.trial import Trial, run_trial
 from gepa_lite.search.validate import VALIDATION_LATER
+from gepa_lite.search.verdict import MISSING_SHARE
 from gepa_lite.search.winner import winner_of
 
 
@@ -86,9 +87,14 @@ def score_test(state: RunState, ending: Ending) -> RunState:
         ending.tell(f"The budget ran out within the test set ({error}): resume with a larger one to finish it.")
         return state
     trials = [trial for trial in (seed_trial, winner_trial) if trial is not None]
-    if any(trial.missing for trial in trials):
-        ending.tell("Some of the test set has no score, for reasons outside the program: resume to finish it; what was paid is kept.")
+    missing = sum(None in pair for pair in zip(*(trial.values for trial in trials), strict=True))
+    if missing > MISSING_SHARE * len(ids):
+        ending.tell(
+            f"{missing} of {len(ids)} test examples have no score, for reasons outside the program: resume to finish them; what was paid is kept."
+        )
         return state
+    if missing:
+        ending.tell(f"{missing} of {len(ids)} test examples have no score, for reasons outside the program: the verdict leaves them out.")
     if state.looks > 1:
         ending.tell(
             f"The test set was looked at {state.looks} times, by this run or others beside it: interval and p-value are held to stricter bounds."

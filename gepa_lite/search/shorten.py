@@ -44,7 +44,8 @@ def next_cut(state: RunState, search: Search) -> Cut | None:
     """
     assert state.started is not None
     winner = winner_of(state, search)
-    tried = {(event.module, event.sentence) for event in state.shortenings}
+    # the same sentence may stand in a text twice: once dropped, its twin has a turn
+    tried = {(event.module, event.sentence) for event in state.shortenings if event.status != "dropped"}
     cuts: list[tuple[float, Cut]] = []
     for module, text in winner.candidate.texts.items():
         own = {same_sentence(sentence) for sentence in sentences_of(state.started.texts[module])}
@@ -70,7 +71,7 @@ def take_cut(cut: Cut, state: RunState, search: Search, ports: Ports, breach: Br
         return replace(event, reason=reason)
     child = winner.candidate.replace(event.texts)
     if child.id in state.seen:
-        return replace(event, reason="the shorter candidate is in the pool already")
+        return _known(event, child, winner, state)
     attempt = _Attempt(state, search, ports, winner, child)
     if not attempt.has_room(0):
         return None
@@ -85,6 +86,15 @@ def take_cut(cut: Cut, state: RunState, search: Search, ports: Ports, breach: Br
         if lost := attempt.lost():
             return attempt.end(event, "kept", lost)
     return attempt.end(event, "dropped", f"no lower on {len(attempt.places)} validation examples")
+
+
+def _known(event: Shortened, child: Candidate, winner: Member, state: RunState) -> Shortened:
+    """The shorter candidate was in the search already: what is known of it decides, at no cost."""
+    known = next((member for member in state.pool if member.candidate.id == child.id), None)
+    if known is None or known.mean is None or known.mean < (winner.mean or 0.0) - 1e-12:
+        return replace(event, status="kept", reason="the search knows the shorter candidate, and it is not as good")
+    values = tuple(state.table.array[known.index].tolist())
+    return replace(event, status="dropped", reason="the search knows the shorter candidate, and it is as good", values=values)
 
 
 class _Attempt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,10 @@ def _cautions(result: Result[Any]) -> Iterator[str]:
         )
     pins = result.state.started.pin_ids if result.state.started is not None else ()
     if pins:
-        yield f"Pins: the winner holds all {len(pins)}; {len(result.state.vetoes)} candidates broke one and were vetoed."
+        broken = Counter(pin for veto in result.state.vetoes for pin in veto.pin_ids)
+        which = ", ".join(f"{pin} in {count}" for pin, count in broken.most_common(_IDS_SHOWN))
+        vetoed = f"; {len(result.state.vetoes)} candidates were vetoed for breaking one ({which})" if broken else "; no candidate broke one"
+        yield f"Pins: the winner holds {len(pins)} of {len(pins)}{vetoed}."
 
 
 def _program(result: Result[Any]) -> str:
