@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 _DIGEST_BYTES = 10
+_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 _PLAIN = frozenset((str, int, bool, type(None)))
 
 
@@ -67,7 +68,7 @@ def _jsonable_object(value: Any) -> Any:
 
 def canonical_json(value: Any) -> str:
     """Compact JSON with sorted keys: equal values give equal text."""
-    return json.dumps(jsonable(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return _canonical(jsonable(value))
 
 
 def content_hash(value: Any) -> str:

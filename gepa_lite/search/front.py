@@ -65,6 +65,8 @@ class Front:
     def rows(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """The values of some members, shape (rows, columns), without a look at the others."""
         places = self.members[rows]
+        if len(self.tables) == 1:
+            return self.tables[0][places]
         return np.concatenate([table[places] for table in self.tables], axis=1)
 
     def column(self, index: int) -> NDArray[np.float64]:
@@ -88,32 +90,30 @@ def prune(front: Front) -> NDArray[np.int64]:
         Shape (members,): columns won by a surviving member, 0 for the others. Every column that anyone has a value in keeps at least one survivor.
     """
     tops = front.tops
-    wins = np.bincount(_rows(front, tops.leader[tops.count == 1]), minlength=len(front.members))
+    # members are ascending: where all of the pool are members, each stands at its own index
+    leader = tops.leader if len(front.members) == len(front.tables[0]) else np.searchsorted(front.members, tops.leader)
+    wins = np.bincount(leader[tops.count == 1], minlength=len(front.members))
     shared = np.flatnonzero(tops.count > 1)
     if not len(shared):
         return wins
-    led_by = _rows(front, tops.leader[shared])
-    alone = wins > 0
+    led_by = leader[shared]
     # only rows that lead alone or lead a shared column can survive; by ascending mean, stable
-    looked_at = np.flatnonzero(alone)
-    looked_at = np.union1d(looked_at, led_by)
-    looked_at = looked_at[np.argsort(front.means[looked_at], kind="stable")]
+    alone = wins > 0
+    leads = alone.copy()
+    leads[led_by] = True
+    looked_at = np.flatnonzero(leads)
+    looked_at = looked_at[front.means[looked_at].argsort(kind="stable")]
     won = front.rows(looked_at)[:, shared] == tops.best[shared]
-    leads = looked_at[:, None] == led_by
-    survives = _survivors(alone[looked_at].tolist(), _bits(leads), _bits(won))
+    survives = _survivors(alone[looked_at].tolist(), _bits(looked_at[:, None] == led_by), _bits(won))
     wins[looked_at[survives]] += won[survives].sum(axis=1)
     return wins
 
 
-def _rows(front: Front, members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows of members that are given by index in the pool."""
-    rows: NDArray[np.int64] = np.searchsorted(front.members, members)
-    return rows
-
-
 def _bits(cells: NDArray[np.bool_]) -> list[int]:
     """Each row as one whole number: set algebra on thousands of columns in a fraction of a microsecond."""
-    return [int.from_bytes(row.tobytes(), "big") for row in np.packbits(cells, axis=1)]
+    packed = np.packbits(cells, axis=1)
+    width, data = packed.shape[1], packed.tobytes()
+    return [int.from_bytes(data[start : start + width], "big") for start in range(0, len(data), width)]
 
 
 def _survivors(alone: list[bool], leads: list[int], won: list[int]) -> list[int]:
