@@ -471,3 +471,53 @@ def test_a_few_test_examples_without_a_score_are_left_out_and_many_make_it_indec
     assert again.verdict == "improved"
     assert again.test is not None
     assert (again.test.n, again.test.looks) == (30, 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"validation": "staged", "validation_block": 4, "validation_bound": 0.3},
+        {"merge": "complementary", "selector": "top_k_pareto", "modules": "blame"},
+        {"repeats": 2},
+        {"repeats": 2, "validation": "staged", "validation_block": 5, "merge": "paper"},
+    ],
+    ids=str,
+)
+def test_invariant_5_holds_with_pins_shortening_curve_and_test(options: dict[str, Any]) -> None:
+    pins = [*rows(16, 2)[10:14], *PRAISE[:3]]
+    prepared = api.prepare(
+        Triage(lm=ScriptedLM(forgetful, name="task")),
+        rows(24, 1),
+        rows(16, 2),
+        testset=rows(12, 3),
+        curveset=rows(6, 4),
+        reflection_lm=ScriptedLM(wordy, name="reflector"),
+        budget=gl.Budget(rollouts=600),
+        search=gl.Search.paper(pins=pins, shorten=80, milestones=3, **options),
+    )
+    store = MemoryStore()
+    state = Session(prepared.spec, store).run().state
+    assert state.spend.rollouts == len(list(store.rollouts())) <= 600
+    assert state.vetoes
+    assert state.shortenings
+    assert len(state.milestones) > 1
+    assert state.tested is not None
+    assert sum(event.spend.rollouts for event in state.shortenings) <= 80
+
+
+def test_the_contract_holds_in_the_shortening_pass() -> None:
+    from gepa_lite.search.finish import Ending, shorten
+
+    rules = gl.Search.paper(shorten=100)
+    state = replay(search(lm=ScriptedLM(wordy, name="reflector"), budget=gl.Budget(rollouts=300)))
+
+    class Ports:
+        def commit(self, events: Any, state: RunState) -> None: ...
+
+    ending = Ending(rules, Ports(), lambda module, text: "every sentence is needed", lambda _: 0, print)  # type: ignore[arg-type]
+    after = shorten(state, ending)
+    assert {(event.status, event.reason, event.spend.rollouts) for event in after.shortenings} == {
+        ("refused", "every sentence is needed", 0)
+    }
+    assert winner_of(after, rules) == winner_of(state, rules)
