@@ -89,9 +89,8 @@ def take_slot(slot: Slot, state: RunState, search: Search, facts: ProgramFacts, 
         return draft.end("rejected", "known", "the proposed candidate is in the pool already")
 
     judged = run_trial(ports, child, slot.example_ids, repeats=search.repeats, sample=slot.sample, priority=priority)
-    # a text that was proposed before, and rejected, was run on some of these examples already
-    unpaid = [example for example in slot.example_ids if not search.reuse or (child.id, example) not in state.paid_rollouts]
-    draft = replace(draft, spend=draft.spend + judged.spend(unpaid))
+    # a text that was proposed before is charged again, so that a model that repeats itself comes to the end of the budget
+    draft = replace(draft, spend=draft.spend + judged.spend())
     if judged.missing:
         return draft.end("void", "missing", judged.missing, judged.values)
     after = [value for value in judged.values if value is not None]
