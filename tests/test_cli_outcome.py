@@ -40,3 +40,24 @@ def test_shares_are_sealed_and_a_resume_keeps_them(desk: Desk) -> None:
     assert json.loads(again.stdout)["test"] == data["test"]
     assert desk.calls == paid
     assert json.loads(desk.run("show", "a", "--json").stdout)["curve"] == data["curve"]
+
+
+def test_pins_and_the_gate_from_a_config_file_survive_a_resume(desk: Desk) -> None:
+    lines = [
+        f'program = "{desk.name}:make"',
+        'train = "train.jsonl"',
+        'val = "val.jsonl"',
+        'test = "test.jsonl"',
+        "[budget]",
+        "rollouts = 60",
+    ]
+    lines += ["[search]", "fan = 1", "shorten = 12", 'require = "improved"', 'pins = [{word = "word7"}, {word = "apart"}]']
+    (desk.folder / "run.toml").write_text("\n".join(lines))
+    done = desk.run("run", "run.toml", "--run", "a", "--json")
+    assert done.exit_code == 0, done.stderr
+    first = json.loads(done.stdout)
+    assert (first["verdict"], first["vetoed"]) == ("improved", 0)
+    again = desk.run("resume", "a", "--budget-rollouts", "80", "--json")
+    assert again.exit_code == 0, again.stderr
+    assert json.loads(again.stdout)["test"] == first["test"]
+    assert "Pins: the winner holds 2 of 2" in desk.run("show", "a").stdout

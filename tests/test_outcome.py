@@ -235,6 +235,22 @@ def test_a_candidate_that_breaks_a_pin_is_vetoed_before_its_validation() -> None
     assert len({json.dumps(texts, sort_keys=True) + str(event.parents) for texts, event in zip(vetoed, vetoes, strict=True)}) == len(vetoed)
 
 
+def test_a_pin_without_a_score_is_no_veto() -> None:
+    def reply(request: gl.Request) -> Any:
+        """Down on the pin, but for the seed."""
+        system, user = request.messages[0]["content"], request.messages[-1]["content"]
+        return RateLimitError("rate limit") if " of pins" in user and "rule" in system else answer(request)
+
+    pins = [{"message": "a leak number 1 of pins", "urgency": "high", "kind": "leak"}]
+    events = search(task=Triage(lm=ScriptedLM(reply, name="task")), search=gl.Search.paper(pins=pins), budget=gl.Budget(rollouts=120))
+    children = [event for event in events if isinstance(event, Validated)]
+    assert children
+    assert all(set(event.values) == {None} and event.spend.rollouts == 1 for event in children)
+    state = replay(events)
+    assert not state.vetoes
+    assert state.best.index == 0
+
+
 def test_the_report_names_the_pins_that_broke(tmp_path: Path) -> None:
     lm = ScriptedLM(forgetful, name="task")
     result = run(tmp_path, program=Triage(lm=lm), search=gl.Search.paper(pins=PRAISE))

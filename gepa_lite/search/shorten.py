@@ -78,6 +78,8 @@ def take_cut(cut: Cut, state: RunState, search: Search, ports: Ports, breach: Br
     attempt.pinned = attempt.run(attempt.pins)
     if broken := broken_pins(state, attempt.pinned):
         return attempt.end(event, "kept", f"{len(broken)} pins break without it")
+    if attempt.pinned.missing:
+        return attempt.end(event, "void", attempt.pinned.missing)
     for block in attempt.blocks():
         if not attempt.has_room(len(block)):
             return attempt.end(event, "kept", "the rollouts of the pass ran out within the trial")

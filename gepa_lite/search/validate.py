@@ -72,10 +72,14 @@ def validate(
     assert state.started is not None
     pinned = run_trial(ports, child, state.started.pin_ids, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, step))
     broken = broken_pins(state, pinned)
+    pin_spend = pinned.spend([i for i in state.started.pin_ids if i not in charged])
     if broken:
         pins = tuple(state.started.pin_ids[place] for place in broken)
         before, after = (tuple(row[place] for place in broken) for row in (state.pins, pinned.values))
-        return Vetoed(step, parents, texts, pins, before, after, pinned.spend([i for i in state.started.pin_ids if i not in charged]))
+        return Vetoed(step, parents, texts, pins, before, after, pin_spend)
+    if pinned.missing:
+        # an outage is no veto: the candidate stays without a validation
+        return Validated(step, parents, texts, (None,) * len(state.started.validation_ids), pin_spend)
     ids = state.started.validation_ids
     blocks = [ids] if search.validation == "full" else _blocks(ids, search.validation_block)
     trials: list[Trial] = []
@@ -104,12 +108,9 @@ def validate(
 
 
 def broken_pins(state: RunState, pinned: Trial) -> list[int]:
-    """Places of the pins on which the child is below the seed; one without a score counts, since it can't be shown to hold."""
-    return [
-        place
-        for place, (before, after) in enumerate(zip(state.pins, pinned.values, strict=True))
-        if before is not None and (after is None or after < before - 1e-12)
-    ]
+    """Places of the pins on which the child is below the seed."""
+    pairs = enumerate(zip(state.pins, pinned.values, strict=True))
+    return [place for place, (before, after) in pairs if before is not None and after is not None and after < before - 1e-12]
 
 
 def _blocks(ids: Sequence[str], size: int) -> list[tuple[str, ...]]:
