@@ -132,6 +132,7 @@ def _comparison_data(row: Comparison, result: Result[Any]) -> Mapping[str, Any]:
         "p": row.p,
         "sign_p": row.sign_p,
         "looks": row.looks,
+        "detectable": row.detectable,
     }
 
 

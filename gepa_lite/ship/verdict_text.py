@@ -31,7 +31,7 @@ def _verdict(result: Result[Any]) -> str:
         words = _means(row, result, f"the {row.n} validation examples, where the winner was chosen")
         return f"Verdict: validated only. No test set was given, so no gain can be claimed.\n{words} Such gains are optimistic."
     if test is None:
-        return "Verdict: none yet. The sealed test set is not scored." if verdict == "indecisive" else f"Verdict: {verdict}."
+        return "Verdict: none yet. The sealed test set is not scored."
     words = _means(test, result, f"{test.n} sealed test examples")
     share = "less than 0.01 %" if test.p < 1e-4 else f"{100 * test.p:.2f} %"
     chance = f"Chance alone does as much in {share} of cases."
