@@ -260,6 +260,25 @@ def test_a_hint_without_a_form_is_refused_at_once() -> None:
         Codec("odd", Odd)
 
 
+def test_deep_nesting_and_odd_texts_survive() -> None:
+    class Name(str):
+        __slots__ = ()
+
+    deep: Any = "end"
+    for _ in range(400):
+        deep = [deep]
+    for value in (deep, {"a": "cut \ud83d", "b": [1e22, -0.0, 5e-324, 2**70]}, [Name("x"), {Name("k"): Name("v")}]):
+        assert decode_value(encode_value(value), "x") == value
+
+
+@pytest.mark.parametrize("row", [(0.5, None), (0.5, math.nan), (0.5, "1"), (None,)])
+def test_rows_of_scores_are_looked_at_cell_by_cell_where_they_must_be(row: Any) -> None:
+    merged = events.Merged(0, (0, 1), 0, {}, {}, ("e",), (row,), "rejected", "not_better", "")
+    with pytest.raises(ValueError, match=r"merged\.before: a finite number is needed"):
+        encode_event(merged)
+    assert there_and_back(dataclasses.replace(merged, before=((0.5, 1.0),))) == dataclasses.replace(merged, before=((0.5, 1.0),))
+
+
 def test_values_round_trip_and_damage_is_named() -> None:
     value = {"a": [1, 2.5, None, "ü\udc80"], "b": True}
     assert decode_value(encode_value(value), "x") == value
