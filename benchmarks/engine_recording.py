@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.report import Row
@@ -25,25 +27,33 @@ from gepa_lite.store.run_store import RunStore
 WORKERS = 16
 BATCH = 300
 """Examples of one validation."""
+PASSES = 7
 
 
 def recording_rows(folder: Path, quick: bool) -> list[Row]:
     """The rows, least first: dispatch alone, with the file, a call's ledger, reading back."""
-    count = 3_000 if quick else 30_000
-    dispatch, _ = _rollouts(MemoryStore(), count)
-    with RunStore.create(folder / "rollouts") as store:
-        both, wall = _rollouts(store, count)
-    with RunStore.create(folder / "calls") as store:
-        calls, _ = _in_threads(lambda thread, number: _call(store, f"{thread}-{number}"), count // 10)
+    count = 1_500 if quick else 6_000
+    both, dispatch, calls = [], [], []
+    # in turns, so that what else the machine does hits all alike
+    for number in range(PASSES):
+        dispatch.append(_rollouts(MemoryStore(), count)[0])
+        with RunStore.create(folder / f"rollouts-{number}") as store:
+            both.append(_rollouts(store, count))
+        with RunStore.create(folder / f"calls-{number}") as store:
+            calls.append(_in_threads(partial(_call, store), count // 5))
+    cpu, wall = (statistics.median(found[clock] for found in both) for clock in (0, 1))
+    apart = statistics.median(found[0] - alone for found, alone in zip(both, dispatch, strict=True))
     events = 10_000 if quick else 100_000
-    read, replayed = _reading(folder / "events", events)
+    read, size = _reading(folder / "events", events)
     return [
-        Row("dispatch of a rollout, CPU µs", dispatch),
-        Row("dispatch and recording of a rollout, CPU µs", both, goal="<= 50", met=both <= 50),
-        Row("dispatch and recording of a rollout, wall µs", wall),
-        Row("ledger and cache of a model call, CPU µs", calls),
+        Row("dispatch of a rollout, CPU µs", statistics.median(dispatch)),
+        Row("recording of a rollout, CPU µs", apart),
+        Row("dispatch and recording together, CPU µs", cpu, goal="<= 50", met=cpu <= 50),
+        Row("dispatch and recording together, fastest pass, CPU µs", min(found[0] for found in both)),
+        Row("dispatch and recording together, wall µs", wall),
+        Row("ledger and cache of a model call, CPU µs", statistics.median(calls)),
         Row(f"reading {events:,} events, CPU s", read),
-        Row("bytes an event on disk", replayed),
+        Row("bytes an event on disk", size),
     ]
 
 
@@ -66,24 +76,26 @@ def _rollouts(store: Store, count: int) -> tuple[float, float]:
     return cpu / count * 1e6, wall / count * 1e6
 
 
-def _call(store: Store, name: str) -> None:
+def _call(store: Store, thread: int, number: int) -> None:
+    name = f"{thread}-{number}"
     store.begin_call(name, "task", "m", Usage(1, 100, 100, 0.0))
     store.save_completion(name, Completion("reply", usage=Usage(1, 100, 5, 0.0)), "task", 0.1, call_id=name)
 
 
-def _in_threads(work: Callable[[int, int], None], count: int) -> tuple[float, float]:
+def _in_threads(work: Callable[[int, int], None], count: int) -> float:
+    """CPU microseconds a piece of work."""
+
     def serve(thread: int) -> None:
         for number in range(count // WORKERS):
             work(thread, number)
 
     threads = [threading.Thread(target=serve, args=(number,)) for number in range(WORKERS)]
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    done = count // WORKERS * WORKERS
-    return (time.process_time() - cpu) / done * 1e6, (time.perf_counter() - wall) / done * 1e6
+    return (time.process_time() - cpu) / (count // WORKERS * WORKERS) * 1e6
 
 
 def _reading(folder: Path, count: int) -> tuple[float, float]:

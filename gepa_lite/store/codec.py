@@ -262,7 +262,7 @@ def _default(item: dataclasses.Field[Any]) -> Any:
 
 def _record_encoder(record: type[Any], forms: Mapping[str, _Form], defaults: Mapping[str, Any]) -> _Step:
     """Straight-line code made for one record type, as the dataclass itself has it: several times a loop's speed, and every rollout passes here."""
-    names: dict[str, Any] = {"record": record, "_Mismatch": _Mismatch}
+    names: dict[str, Any] = {"record": record, "_Mismatch": _Mismatch, "isfinite": isfinite}
     lines = ["def encode(value):", " if type(value) is not record:"]
     lines += [f"  raise _Mismatch(f': a {record.__name__} is needed, got {{value!r:.80}}')", " fields, name = {}, ''", " try:"]
     # records within come last, and only where they are not the default
@@ -270,12 +270,15 @@ def _record_encoder(record: type[Any], forms: Mapping[str, _Form], defaults: Map
         names[f"step{number}"], names[f"default{number}"] = form.encode, defaults.get(name)
         lines += [f"  name = {name!r}", f"  item = value.{name}"]
         if name in defaults:
-            lines += [f"  if item != default{number}:", f"   fields[name] = step{number}(item)"]
+            lines += [f"  if item != default{number}:"] if defaults[name] is not dataclasses.MISSING else ["  if True:"]
+            lines += [f"   fields[name] = step{number}(item)"]
             continue
         kinds = sorted(form.written_as_is, key=lambda kind: kind.__name__)
         names |= {f"kind{number}_{place}": kind for place, kind in enumerate(kinds)}
-        as_is = " or ".join(f"kind is kind{number}_{place}" for place in range(len(kinds))) or "False"
-        lines += ["  kind = type(item)", f"  fields[name] = item if {as_is} else step{number}(item)"]
+        as_is = [f"kind is kind{number}_{place}" for place in range(len(kinds))]
+        if float in form.read_as_is and form.read_as_is <= _MAYBE_FLOAT:
+            as_is.append("(kind is float and isfinite(item))")
+        lines += ["  kind = type(item)", f"  fields[name] = item if {' or '.join(as_is) or 'False'} else step{number}(item)"]
     lines += [" except _Mismatch as error:", "  raise _Mismatch(f'.{name}{error}') from None", " return fields"]
     # the source holds names of fields and classes of this package, nothing that came from outside
     exec("\n".join(lines), names)
