@@ -15,7 +15,7 @@ from typing import Protocol
 from gepa_lite.core.budget import Role
 from gepa_lite.core.call import Usage
 from gepa_lite.core.ids import content_hash
-from gepa_lite.errors import GepaLiteError, ModelError
+from gepa_lite.errors import GepaLiteError, ModelError, StoreError
 from gepa_lite.lm.breaker import Breaker
 from gepa_lite.lm.meter import Meter, call_bound
 from gepa_lite.lm.protocol import LM, Completion, Request
@@ -56,6 +56,7 @@ class ModelClient:
         self._breaker = breaker
         self._interrupted = interrupted
         self._in_flight: dict[str, Future[Completion]] = {}
+        self._unsaved: StoreError | None = None
         self._lock = threading.Lock()
 
     def call(self, lm: LM, request: Request, *, role: Role, sample: int, address: tuple[int | str, ...]) -> Completion:
@@ -93,6 +94,8 @@ class ModelClient:
         info = lm.describe()
         self._interrupted()
         self._breaker.check(role)
+        if self._unsaved is not None:
+            raise self._unsaved
         bound = call_bound(info, request)
         self._meter.reserve(bound)
         spent = Usage()
@@ -108,7 +111,12 @@ class ModelClient:
                 self._breaker.failure(role, info.name, error)
                 raise
             spent = completion.usage
-            self._store.save_completion(key, completion, role, time.perf_counter() - started, call_id)
+            try:
+                self._store.save_completion(key, completion, role, time.perf_counter() - started, call_id)
+            except StoreError as error:
+                # a reply that can't be kept is lost: no other call is paid for
+                self._unsaved = error
+                raise
             self._breaker.success(role)
             return completion
         finally:

@@ -49,16 +49,9 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
 
     state = result.state
     assert state.started is not None
-    contracts = state.started.settings["contract"]
     parts, chosen = result.source.parts, state.pool[result.shipped]
     modules = {
-        path: {
-            "prompt": text,
-            "signature": parts[path].signature,
-            "fingerprint": parts[path].fingerprint,
-            "model": parts[path].model,
-            "contract": contracts["modules"][path],
-        }
+        path: {"prompt": text, "signature": parts[path].signature, "fingerprint": parts[path].fingerprint, "model": parts[path].model}
         for path, text in result.prompts.items()
     }
     return {
@@ -66,7 +59,6 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
         "version": SCHEMA_VERSION,
         "program": result.source.name,
         "modules": modules,
-        "contract": contracts["program"],
         "verdict": result.verdict,
         "scores": {
             "direction": result.objective.direction,

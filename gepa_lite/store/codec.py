@@ -35,7 +35,6 @@ from gepa_lite.core.events import (
     StepEnded,
     Stopped,
     Tested,
-    Unjoined,
     Validated,
     Vetoed,
 )
@@ -326,7 +325,6 @@ EVENTS: Mapping[type[Any], Codec[Any]] = {
     Merged: Codec("merged", Merged),
     Validated: Codec("validated", Validated),
     Vetoed: Codec("vetoed", Vetoed),
-    Unjoined: Codec("unjoined", Unjoined),
     StepEnded: Codec("step_ended", StepEnded),
     Stopped: Codec("stopped", Stopped),
     BudgetChanged: Codec("budget_changed", BudgetChanged),

@@ -1,0 +1,455 @@
+"""Break everything around a run and count what it costs: paid calls lost or paid twice, scores invented, budgets passed, resumes that differ.
+
+Each scenario runs the same small optimization against a real HTTP server, breaks it, mends it and resumes. Its event log and its scores must in the end be those of a run that nothing broke.
+
+Options of its own: names of scenarios; without any, all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from benchmarks.fault_task import FAN, ROLLOUTS, WORKERS, FaultyServer, invented, prepare_options
+from benchmarks.http_lm import HttpLM
+from benchmarks.report import Options, Report, Row
+from gepa_lite import api
+from gepa_lite.core.events import Event, Tested
+from gepa_lite.errors import GepaLiteError
+from gepa_lite.insight.progress import CallbackObserver
+from gepa_lite.lm.litellm_client import LiteLLM
+from gepa_lite.store.run_store import RunStore
+from gepa_lite.testing import fault
+
+PASSING = ("rate_limit", "server", "hang", "cut", "empty", "bad_utf8", "wrong_types", "no_choices", "html")
+LASTING = ("unauthorized", "forbidden", "not_found", "bad_request", "quota", *PASSING)
+IN_FLIGHT = WORKERS + FAN
+"""Calls that can be under way at once: the rollouts' and the proposals'."""
+KILL_POINTS = 12
+"""Events of the run at which a process is killed, evenly over all that it commits."""
+
+
+@dataclass
+class Finding:
+    """What a scenario showed.
+
+    Attributes:
+        lost: replies that were received in full and are not in the store, beyond those in flight when a process was killed.
+        again: requests that were answered twice, beyond those in flight when a process was killed.
+        invented: stored scores that do not follow from good replies of the model, or from the program's own failure.
+        over: rollouts above the budget.
+        resumed: the event log in the end is that of the run without faults; None where nothing went on.
+        message: what the user was told, or "".
+        told: the message names what went wrong.
+    """
+
+    lost: int = 0
+    again: int = 0
+    invented: int = 0
+    over: int = 0
+    resumed: bool | None = None
+    message: str = ""
+    told: bool = True
+
+    @property
+    def clean(self) -> bool:
+        """Nothing lost, paid twice, invented or passed; told, and resumed."""
+        return not (self.lost or self.again or self.invented or self.over) and self.told and self.resumed is not False
+
+
+@dataclass
+class Bench:
+    """One scenario's folder and server, and the way to look at what came of it.
+
+    Args:
+        folder: of the run.
+        server: that answers it.
+        judged: the feedback asks a model.
+        client: ``"litellm"``, or ``"light"`` for processes that must start quickly.
+    """
+
+    folder: Path
+    server: FaultyServer
+    judged: bool = False
+    client: str = "litellm"
+    allowance: int = 0
+    told: list[tuple[str, bool]] = field(default_factory=list)
+
+    def lm(self) -> Any:
+        """A client of the server."""
+        if self.client == "light":
+            return HttpLM(self.server.base_url, "desk-model")
+        return LiteLLM("openai/desk-model", api_base=self.server.base_url, api_key="key", timeout=1.0, max_attempts=3, max_wait=0.05)
+
+    def session(self, workers: int | str = WORKERS, on_event: Callable[[Event], None] | None = None) -> None:
+        """One session of the run, to its end or to an error."""
+        options = dict(prepare_options(self.lm(), judged=self.judged, workers=workers))
+        program, train, val = options.pop("program"), options.pop("trainset"), options.pop("valset")
+        observers = [] if on_event is None else [CallbackObserver(on_event)]
+        api.execute(api.prepare(program, train, val, **options), self.folder, observers)
+
+    def fails(self, words: Sequence[str], **how: Any) -> None:
+        """A session that must end with one error of ours that holds these words."""
+        try:
+            self.session(**how)
+        except GepaLiteError as error:
+            self.told.append((f"{type(error).__name__}: {error}", all(word in str(error) for word in words)))
+        else:
+            self.told.append(("the session ended without an error", False))
+
+    def process(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        """One session in a process of its own, on the light client."""
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; from benchmarks.faults import child; child(*sys.argv[1:])",
+            str(self.folder),
+            self.server.base_url,
+        ]
+        root = str(Path(__file__).parents[1])
+        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        return subprocess.run(
+            command,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": path, "GEPA_LITE_PROGRESS": "0", **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def finding(self, truth: Truth, *, whole: bool = True) -> Finding:
+        """What is in the store in the end, against the run without faults."""
+        with RunStore.read(self.folder) as store:
+            events = store.events()
+            rollouts = list(store.rollouts())
+        answered = Counter(self.server.answered)
+        stored = self._stored()
+        message = "; ".join(dict.fromkeys(text for text, _ in self.told)).replace(str(self.folder), "RUN")
+        return Finding(
+            lost=max(0, len(self.server.answered) - stored - self.allowance),
+            again=max(0, sum(answered.values()) - truth.answered - self.allowance) if whole else 0,
+            invented=sum(invented(rollout) for rollout in rollouts),
+            over=max(0, len(rollouts) - ROLLOUTS),
+            # the first event names the server, which listens elsewhere each time
+            resumed=events[1:] == truth.events[1:] if whole else None,
+            message=message,
+            told=all(good for _, good in self.told),
+        )
+
+    def _stored(self) -> int:
+        connection = sqlite3.connect(f"file:{self.folder / 'run.db'}?mode=ro", uri=True)
+        try:
+            (count,) = connection.execute("SELECT count(*) FROM completions").fetchone()
+        finally:
+            connection.close()
+        return int(count)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The run that nothing broke."""
+
+    events: list[Event]
+    answered: int
+
+
+Scenario = Callable[[Bench, Truth], Finding]
+
+
+def passing(name: Any, retry_after: str | None = None) -> Scenario:
+    """Every fifth task request and every second reflection meet the fault once; the client's retries get through and the run never notices."""
+
+    def play(bench: Bench, truth: Truth) -> Finding:
+        every = 25 if name == "hang" else 5
+        bench.server.fault = lambda role, count: fault(name, retry_after=retry_after) if count % every == every - 1 else None
+        bench.session()
+        return bench.finding(truth)
+
+    return play
+
+
+def lasting(name: Any, role: str, words: Sequence[str]) -> Scenario:
+    """From some request of a role on, all meet the fault: the run stops with one error; mended, it goes on."""
+
+    def play(bench: Bench, truth: Truth) -> Finding:
+        start = {"task": 30, "judge": 2, "reflection": 2}[role]
+        bench.server.fault = lambda asked, count: fault(name) if asked == role and count >= start else None
+        bench.fails([role, *words])
+        bench.server.fault = None
+        bench.session()
+        # a proposal that the outage voided before the run stopped is an event of the run: it goes on from there, another way
+        with RunStore.read(bench.folder) as store:
+            events = store.events()
+        voided = any(getattr(event, "status", "") == "void" for event in events)
+        ended = any(isinstance(event, Tested) for event in events)
+        finding = bench.finding(truth, whole=not voided)
+        return dataclasses.replace(finding, resumed=ended) if voided else finding
+
+    return play
+
+
+def huge(bench: Bench, truth: Truth) -> Finding:
+    """A reply of 10 MB is an answer like another: judged, kept, and the run goes on."""
+    bench.server.fault = lambda role, count: fault("huge") if role == "task" and count == 20 else None
+    bench.session()
+    return bench.finding(truth, whole=False)
+
+
+def hostile_program(bench: Bench, truth: Truth) -> Finding:
+    """A program that raises on some mails: those score the worst of the range, with the exception as the diagnosis."""
+    with environment(GEPA_LITE_FAULT_PROGRAM="raise"):
+        bench.session()
+    with RunStore.read(bench.folder) as store:
+        failed = [rollout for rollout in store.rollouts() if rollout.failure is not None]
+    bench.told.append((f"{len(failed)} rollouts are scored as the program's own failure", bool(failed)))
+    return bench.finding(truth, whole=False)
+
+
+def raising_feedback(bench: Bench, truth: Truth) -> Finding:
+    """Feedback that raises stops the run and names the example; mended, the run goes on."""
+    with environment(GEPA_LITE_FAULT_FEEDBACK="raise"):
+        bench.fails(["the label is missing", "example"])
+    bench.session()
+    return bench.finding(truth)
+
+
+def blocking_feedback(bench: Bench, truth: Truth) -> Finding:
+    """Feedback that never returns: Ctrl-C once waits for it, twice ends the process; mended, the run goes on."""
+    done = bench.process(GEPA_LITE_FAULT_FEEDBACK="block", GEPA_LITE_FAULT_CTRL_C="2")
+    bench.told.append((done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "", "KeyboardInterrupt" in done.stderr))
+    bench.session()
+    return bench.finding(truth)
+
+
+def killed(number: int, place: int) -> Scenario:
+    """A signal at one event of the run, in a process of its own."""
+
+    def play(bench: Bench, truth: Truth) -> Finding:
+        at = 1 + place * (len(truth.events) - 1) // KILL_POINTS
+        done = bench.process(GEPA_LITE_FAULT_KILL=f"{number}:{at}")
+        bench.told.append(("", done.returncode == -number))
+        bench.allowance = IN_FLIGHT
+        bench.session()
+        return bench.finding(truth)
+
+    return play
+
+
+def full_disk(bench: Bench, truth: Truth) -> Finding:
+    """The disk is full in the middle of the run."""
+    done = bench.process(GEPA_LITE_FAULT_DISK="120000")
+    message = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
+    bench.told.append((message, done.returncode == 3 and "full" in message and "resume" in message))
+    # a reply that came while the disk was full could not be kept
+    bench.allowance = IN_FLIGHT
+    bench.session()
+    return bench.finding(truth)
+
+
+def locked_store(bench: Bench, truth: Truth) -> Finding:
+    """Another program holds the database for a while: the run waits and loses nothing."""
+
+    def hold(event: Event) -> None:
+        if not holders:
+            other = sqlite3.connect(bench.folder / "run.db", isolation_level=None, check_same_thread=False)
+            other.execute("BEGIN IMMEDIATE")
+            holders.append(threading.Timer(1.0, other.close))
+            holders[0].start()
+
+    holders: list[threading.Timer] = []
+    bench.session(on_event=hold)
+    return bench.finding(truth)
+
+
+def two_writers(bench: Bench, truth: Truth) -> Finding:
+    """A second process works on the same run: refused in words, and the first goes on."""
+
+    def second(event: Event) -> None:
+        if not tried:
+            tried.append(bench.process())
+
+    tried: list[subprocess.CompletedProcess[str]] = []
+    bench.session(on_event=second)
+    words = tried[0].stderr.strip().splitlines()[-1]
+    bench.told.append((words, tried[0].returncode == 3 and "RunLockedError" in words))
+    return bench.finding(truth)
+
+
+def truncated_store(bench: Bench, truth: Truth) -> Finding:
+    """The file was cut in half: refused in words, untouched; the copy of it goes on."""
+    bench.session()
+    file = bench.folder / "run.db"
+    copy = bench.folder.parent / "copy.db"
+    shutil.copy(file, copy)
+    with file.open("r+b") as handle:
+        handle.truncate(file.stat().st_size // 2)
+    before = file.read_bytes()
+    bench.fails(["run.db", "cut off"])
+    bench.told.append(("", file.read_bytes() == before))
+    shutil.copy(copy, file)
+    bench.session()
+    return bench.finding(truth)
+
+
+def clock_jumps(bench: Bench, truth: Truth) -> Finding:
+    """The wall clock jumps a year to and fro."""
+    real = time.time
+    jumps = iter(range(10**9))
+    with mock.patch("time.time", side_effect=lambda: real() + (3e7 if next(jumps) % 2 else -3e7)):
+        bench.session()
+    return bench.finding(truth)
+
+
+def dying_workers(bench: Bench, truth: Truth) -> Finding:
+    """Worker processes abort under a quarter of the mails, once each."""
+    with environment(GEPA_LITE_FAULT_PROGRAM=f"die:{bench.folder.parent}"):
+        bench.session("processes:2")
+    deaths = sum(1 for path in bench.folder.parent.iterdir() if path.is_file())
+    bench.told.append((f"{deaths} workers died", deaths > 0))
+    return bench.finding(truth)
+
+
+@contextmanager
+def environment(**values: str) -> Iterator[None]:
+    """Environment variables within the block."""
+    with mock.patch.dict(os.environ, values):
+        yield
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    **{f"passing {name}": passing(name) for name in PASSING},
+    "passing rate_limit with Retry-After": passing("rate_limit", "0.02"),
+    **{f"lasting {name}": lasting(name, "task", ["down"]) for name in LASTING},
+    "lasting server of the judge": lasting("server", "judge", ["500"]),
+    "lasting server of the reflection": lasting("server", "reflection", ["down"]),
+    "lasting unauthorized of the reflection": lasting("unauthorized", "reflection", ["down"]),
+    "reply of 10 MB": huge,
+    "program that raises": hostile_program,
+    "feedback that raises": raising_feedback,
+    "feedback that blocks": blocking_feedback,
+    **{f"SIGKILL at event {place}/{KILL_POINTS}": killed(signal.SIGKILL, place) for place in range(KILL_POINTS)},
+    **{f"SIGTERM at event {place}/{KILL_POINTS}": killed(signal.SIGTERM, place) for place in range(KILL_POINTS)},
+    "disk full": full_disk,
+    "store locked": locked_store,
+    "two writers": two_writers,
+    "store truncated": truncated_store,
+    "clock jumps": clock_jumps,
+    "worker processes dying": dying_workers,
+}
+
+_LIGHT = ("SIG", "disk full", "two writers", "feedback that blocks", "worker processes")
+
+
+def truth_of(folder: Path, *, judged: bool = False, client: str = "light") -> Truth:
+    """The run that nothing breaks."""
+    server = FaultyServer()
+    try:
+        bench = Bench(folder, server, judged, client)
+        bench.session()
+        with RunStore.read(folder) as store:
+            return Truth(store.events(), len(server.answered))
+    finally:
+        server.close()
+
+
+def play(name: str, folder: Path, truths: Callable[[bool, str], Truth]) -> Finding:
+    """Play one scenario in a folder.
+
+    Args:
+        name: of ``SCENARIOS``.
+        folder: an empty one.
+        truths: the run without faults, for a judged feedback or not.
+    """
+    server = FaultyServer()
+    try:
+        client = "light" if name.startswith(_LIGHT) else "litellm"
+        bench = Bench(folder / "run", server, "judge" in name, client)
+        return SCENARIOS[name](bench, truths(bench.judged, client))
+    finally:
+        server.close()
+
+
+def child(folder: str, base_url: str) -> None:
+    """One session in this process, broken as the environment says; an error of ours goes to standard error and exits with 3."""
+    import resource
+
+    number, _, place = os.environ.get("GEPA_LITE_FAULT_KILL", "0:0").partition(":")
+    seen = 0
+
+    def kill(event: Event) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == int(place):
+            os.kill(os.getpid(), int(number))
+
+    presses = int(os.environ.get("GEPA_LITE_FAULT_CTRL_C", "0"))
+    for press in range(presses):
+        timer = threading.Timer(1.0 + 0.5 * press, os.kill, (os.getpid(), signal.SIGINT))
+        timer.daemon = True
+        timer.start()
+    if limit := os.environ.get("GEPA_LITE_FAULT_DISK"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
+    server = mock.Mock(spec=FaultyServer, base_url=base_url)
+    try:
+        Bench(Path(folder), server, client="light").session(on_event=kill)
+    except GepaLiteError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(3)
+
+
+def run(options: Options) -> Report:
+    """Play every scenario; with ``--quick`` every kind once."""
+    os.environ["GEPA_LITE_PROGRESS"] = "0"
+    names = list(options.rest) or list(SCENARIOS)
+    if options.quick and not options.rest:
+        names = [name for name in names if not any(f" {place}/" in name for place in range(KILL_POINTS) if place != 5)]
+    rows: list[Row] = []
+    findings: dict[str, Finding] = {}
+    with tempfile.TemporaryDirectory() as top:
+        known: dict[tuple[bool, str], Truth] = {}
+
+        def truths(judged: bool, client: str) -> Truth:
+            if (judged, client) not in known:
+                known[judged, client] = truth_of(Path(top) / f"truth-{judged}-{client}", judged=judged, client=client)
+            return known[judged, client]
+
+        for number, name in enumerate(names):
+            folder = Path(top) / str(number)
+            folder.mkdir()
+            finding = findings[name] = play(name, folder, truths)
+            rows.append(
+                Row(
+                    name,
+                    "as it should" if finding.clean else str(finding),
+                    goal="nothing lost, invented or passed; resumes",
+                    met=finding.clean,
+                )
+            )
+    total = {key: sum(getattr(finding, key) for finding in findings.values()) for key in ("lost", "again", "invented", "over")}
+    rows += [Row(f"{words} in all", total[key], goal="0", met=total[key] == 0) for key, words in _WORDS.items()]
+    messages = {name: finding.message for name, finding in findings.items() if finding.message}
+    return Report("faults", rows, n=len(names), model="scripted, behind a local HTTP server", extra={"messages": messages})
+
+
+_WORDS = {
+    "lost": "paid calls lost beyond those in flight at a kill",
+    "again": "paid calls paid twice beyond those in flight at a kill",
+    "invented": "scores invented",
+    "over": "rollouts over the budget",
+}
