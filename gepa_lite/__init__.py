@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gepa_lite.bundle import Prompts, load_prompts
     from gepa_lite.core.budget import Budget
     from gepa_lite.core.call import Call, Trace, Usage
+    from gepa_lite.core.contract import Contract
     from gepa_lite.core.example import Example
     from gepa_lite.core.feedback import Feedback, Objective
     from gepa_lite.errors import GepaLiteError, ModelError, RolloutError, RunError, UsageError
@@ -33,6 +34,7 @@ _HOMES = {
     "Budget": "core.budget",
     "Call": "core.call",
     "Completion": "lm.protocol",
+    "Contract": "core.contract",
     "Evaluation": "api",
     "Example": "core.example",
     "Feedback": "core.feedback",
@@ -69,6 +71,7 @@ __all__ = [
     "Budget",
     "Call",
     "Completion",
+    "Contract",
     "Evaluation",
     "Example",
     "Feedback",

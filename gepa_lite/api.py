@@ -22,6 +22,7 @@ from gepa_lite.insight.progress import CallbackObserver, Progress
 from gepa_lite.lm.protocol import LM
 from gepa_lite.lm.resolve import LMSpec, check_lm
 from gepa_lite.origin import ORIGIN_KEY, python_origin
+from gepa_lite.program.contracts import ContractSpec, run_contracts
 from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import FeedbackFunction, Judge
 from gepa_lite.search.search import Search
@@ -56,6 +57,7 @@ def optimize(
     reflection_lm: ReflectionSpec | None = None,
     budget: Budget | None = None,
     search: Search | None = None,
+    contract: ContractSpec | None = None,
     run: str | Path | None = None,
     workers: WorkersSpec = 16,
     on_event: Callable[[Event], None] | None = None,
@@ -78,6 +80,7 @@ def optimize(
         reflection_lm: who rewrites; without it the program's first model. ``{"a": 0.7, "b": 0.3}`` mixes several by weight (or by ``Search(mixing="bandit")``).
         budget: upper bounds; without it rollouts for the seed's validation and 20 proposals of which 6 are accepted, and 2 USD where models have a price.
         search: the rules.
+        contract: what the prompts together must keep to; or contracts by module path, in place of those of ``gl.Module(..., contract=)``, with ``"*"`` for the program's.
         run: a name under ``gepa_runs/`` or a folder; an existing run is resumed. Without it a name is made.
         workers: rollouts at once, in threads; ``"processes"`` or ``"processes:4"`` for programs and feedback that compute.
         on_event: called with every committed event; see ``gepa_lite.core.events``.
@@ -117,12 +120,14 @@ def optimize(
         reflection_lm=reflection_lm,
         budget=budget,
         search=search,
+        contract=contract,
         workers=workers,
     )
     observers: list[Observer] = [] if on_event is None else [CallbackObserver(on_event)]
     if os.environ.get("GEPA_LITE_PROGRESS", "1") != "0":
         observers.append(Progress(prepared.spec.search.objective))
     origin = python_origin(program, feedback, reflection_lm, prepared.spec.search, workers)
+    origin["contract"] = prepared.spec.contracts.by_path()
     return execute(prepared, run_folder(run, prepared.spec.program.name), observers, {ORIGIN_KEY: origin})
 
 
@@ -152,6 +157,7 @@ def prepare(
     reflection_lm: ReflectionSpec | None = None,
     budget: Budget | None = None,
     search: Search | None = None,
+    contract: ContractSpec | None = None,
     workers: WorkersSpec = 16,
 ) -> Prepared:
     """Check everything that can be checked for free; the arguments are ``optimize``'s.
@@ -182,6 +188,7 @@ def prepare(
         examples.curve,
         examples.pins,
         examples.pin_ids,
+        run_contracts(program, contract, search.max_prompt_tokens),
     )
     if budget is None:
         spec = spec.with_budget(default_budget(spec, models))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gepa_lite.core.contract import Contract, Contracts
 from gepa_lite.errors import UsageError
 
 SCHEMA = "gepa_lite.prompts"
@@ -45,6 +46,23 @@ class Prompts(Mapping[str, str]):
     def __repr__(self) -> str:
         return f"Prompts({self.source!r}: {', '.join(self._texts)})"
 
+    @property
+    def contracts(self) -> Contracts:
+        """What the prompts kept to when they were made, and must keep to when they are changed."""
+        modules = {path: Contract.from_data(module["contract"]) for path, module in self.data["modules"].items() if module.get("contract")}
+        program = self.data.get("contract")
+        return Contracts(modules, Contract.from_data(program) if program else None)
+
+    def breaches(self) -> list[str]:
+        """What the prompts break of their contracts, in words, as far as the standard library can tell: languages and Jinja2 templates are not looked into."""
+        contracts = self.contracts
+        found = [
+            f"{path}: {breach.words}"
+            for path, contract in contracts.modules.items()
+            for breach in contract.breaches(self[path], libraries=False)
+        ]
+        return [*found, *(breach.words for breach in contracts.program_breaches(self, libraries=False))]
+
     def check_modules(self, fingerprints: Mapping[str, str]) -> None:
         """Refuse a program whose modules are not the bundle's.
 
@@ -78,7 +96,7 @@ def load_prompts(path: str | os.PathLike[str]) -> Prompts:
         The prompts by module path.
 
     Raises:
-        UsageError: the file is missing, is not a bundle, or is of a newer version than this package reads.
+        UsageError: the file is missing, is not a bundle, is of a newer version than this package reads, or holds a prompt that breaks its contract.
 
     Example:
         >>> prompts = load_prompts("triage.prompts.json")  # doctest: +SKIP
@@ -99,4 +117,9 @@ def load_prompts(path: str | os.PathLike[str]) -> Prompts:
     for module, entry in data["modules"].items():
         if not isinstance(entry, dict) or not isinstance(entry.get("prompt"), str):
             raise UsageError(f"{name}: the module {module!r} has no 'prompt' text.")
-    return Prompts(data, name)
+    prompts = Prompts(data, name)
+    if broken := prompts.breaches():
+        raise UsageError(
+            f"{name} was changed by hand so that its prompts break their contract: {'; '.join(broken)}. Restore them, or change the 'contract' in the file too."
+        )
+    return prompts

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 from gepa_lite.core.budget import Budget, Role
 from gepa_lite.core.call import Message, Usage
 from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.contract import Contract, Contracts
 from gepa_lite.core.events import BudgetChanged, Event, RunStarted
 from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Objective
@@ -34,6 +35,7 @@ from gepa_lite.rollouts.executor import RunRollout
 from gepa_lite.rollouts.judge import Judge
 from gepa_lite.rollouts.rollout import RolloutRunner
 from gepa_lite.search.finish import Ending, finish
+from gepa_lite.search.gate import Gate
 from gepa_lite.search.loop import Course, search_loop
 from gepa_lite.search.ports import ProgramFacts
 from gepa_lite.search.search import Search
@@ -86,6 +88,7 @@ class RunSpec:
         curve: examples that the search never sees, scored at milestones once it has ended; may be empty.
         pins: examples that are in no other split and on which no candidate may score less than the seed.
         pin_ids: all such examples, those of the validation set included.
+        contracts: what new texts must keep to.
     """
 
     program: Optimizable
@@ -100,6 +103,7 @@ class RunSpec:
     curve: Sequence[Example] = ()
     pins: Sequence[Example] = ()
     pin_ids: tuple[str, ...] = ()
+    contracts: Contracts = field(default_factory=Contracts)
 
     @property
     def splits(self) -> Mapping[str, Sequence[Example]]:
@@ -115,6 +119,7 @@ class RunSpec:
         """What fixes the run's course, as JSON types; a resume must agree on it."""
         return {
             "search": self.search.fingerprint(),
+            "contract": self.contracts.to_data(),
             "program": self.program.fingerprint,
             "feedback": self.judge.fingerprint,
             "task_models": {path: _model_name(lm) for path, lm in self.program.models.items()},
@@ -176,11 +181,11 @@ def _model_name(lm: LM) -> str:
     return f"{info.name} at {info.endpoint}" if info.endpoint else info.name
 
 
-def _words(part: Part) -> str:
-    if not part.contract.frozen:
+def _words(part: Part, contract: Contract) -> str:
+    spans = (*(contract.placeholders or ()), *contract.frozen)
+    if not spans:
         return part.words
-    spans = "\n".join(part.contract.frozen)
-    return f"{part.words}\n\nThese parts of the prompt must stay in it as they are, letter by letter:\n{spans}"
+    return "\n".join((part.words, "", "These parts of the prompt must stay in it as they are, letter by letter:", *spans))
 
 
 class Interrupt:
@@ -245,6 +250,7 @@ class Session:
         self._interrupt = Interrupt()
         self._examples = {example.id: example for example in self.spec.examples}
         self._search = _fitted(self.spec.search, [lm for lm, _ in self.spec.reflectors.values()])
+        self._gate = Gate(self.spec.contracts)
         self._stop_files = stop_files_of(self.spec.search.stop)
         window, fan = self.spec.search.window, self.spec.search.fan
         # steps wait for their proposals, so each kind has threads of its own
@@ -376,12 +382,11 @@ class Session:
     def _facts(self) -> ProgramFacts:
         program = self.spec.program
         parts = program.parts
-        words = {path: _words(part) for path, part in parts.items()}
-        return ProgramFacts(program.purpose, words, {path: part.contract for path, part in parts.items()})
+        words = {path: _words(part, self.spec.contracts.of(path)) for path, part in parts.items()}
+        return ProgramFacts(program.purpose, words, self._gate)
 
     def _finish(self, state: RunState) -> RunState:
-        contracts = {path: part.contract.within(self._search.max_prompt_tokens) for path, part in self.spec.program.parts.items()}
-        return finish(state, Ending(self._search, self, lambda path, text: contracts[path].breach(text), self.looks_elsewhere, self.notice))
+        return finish(state, Ending(self._search, self, self._gate.breach, self.looks_elsewhere, self.notice))
 
     def _on_rollout(self, rollout: Rollout, saved: bool) -> None:
         for observer in self.observers:

@@ -6,7 +6,7 @@ import pytest
 
 import gepa_lite as gl
 from gepa_lite.adapters.adapt import adapt
-from gepa_lite.program.contract import Contract
+from gepa_lite.core.contract import Contract
 from gepa_lite.program.optimizable import Optimizable, check_parts
 from gepa_lite.testing import ScriptedLM
 

@@ -43,6 +43,7 @@ class NativeProgram:
                 fingerprints[path],
                 describe_inputs_outputs(modules[path].signature),
                 models[path].describe().name,
+                modules[path].contract,
             )
             for path, text in self._program.prompts.items()
         }

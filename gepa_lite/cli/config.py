@@ -38,6 +38,7 @@ class RunConfig(BaseModel):
         reflection_lm: who rewrites, or models with their weights; None for the program's model.
         budget: fields of ``gl.Budget``; empty for the default budget.
         search: fields of ``gl.Search``; ``objective`` and ``reflection_limits`` are tables of their own.
+        contract: fields of ``gl.Contract`` by module path; ``"*"`` is the program as a whole.
         run: name or folder of the run; None makes a name.
         workers: as ``optimize`` takes them.
         out: where to write the prompts of a finished run.
@@ -55,6 +56,7 @@ class RunConfig(BaseModel):
     reflection_lm: str | dict[str, float] | None = None
     budget: dict[str, Any] = Field(default_factory=dict)
     search: dict[str, Any] = Field(default_factory=dict)
+    contract: dict[str, dict[str, Any]] = Field(default_factory=dict)
     run: str | None = None
     workers: int | str = 16
     out: Path | None = None

@@ -29,6 +29,7 @@ class Recipe(BaseModel):
         lm: the model of all modules that name none.
         reflection_lm: who rewrites, or models with their weights; None for the program's model.
         search: fields of ``gl.Search``.
+        contract: fields of ``gl.Contract`` by module path.
         workers: as ``optimize`` takes them.
         out: where to write the prompts of the finished run.
         imports: folders to import from.
@@ -49,6 +50,7 @@ class Recipe(BaseModel):
     lm: str | None = None
     reflection_lm: str | dict[str, float] | None = None
     search: dict[str, Any] = Field(default_factory=dict)
+    contract: dict[str, dict[str, Any]] = Field(default_factory=dict)
     workers: int | str = 16
     out: Path | None = None
     imports: list[Path] = Field(default_factory=list)
@@ -81,6 +83,7 @@ class Recipe(BaseModel):
             UsageError: something is wrong with it.
         """
         from gepa_lite.api import prepare
+        from gepa_lite.core.contract import Contract
         from gepa_lite.search.search import Search
 
         search = make_record(Search, self.search, "search")
@@ -95,6 +98,7 @@ class Recipe(BaseModel):
             reflection_lm=self.reflection_lm,
             budget=budget,
             search=search,
+            contract={path: make_record(Contract, table, f"contract.{path}") for path, table in self.contract.items()} or None,
             workers=self.workers,
         )
 
@@ -120,6 +124,7 @@ def recipe_of(config: RunConfig, file: Path | None) -> Recipe:
         lm=config.lm,
         reflection_lm=config.reflection_lm,
         search=config.search,
+        contract=config.contract,
         workers=config.workers,
         out=None if config.out is None else config.out.absolute(),
         imports=list(dict.fromkeys(folders)),

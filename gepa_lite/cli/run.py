@@ -79,6 +79,8 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
         [search]                           # the fields of gl.Search
         seed = 1
         fan = 4
+        [contract.route]                   # the fields of gl.Contract for a module
+        max_tokens = 400
 
     Options win over the file. In a file reflection_lm may be a table of models and weights, which mixes them. Modules are imported from the current folder and from the config file's. All that can be checked for free is
     checked before the first call is paid for. The result goes to standard output, progress to standard error. Ctrl-C stops after the calls in

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gepa_lite.core.budget import Budget, Spend
+from gepa_lite.core.finding import Finding
 
 ProposalStatus = Literal["accepted", "rejected", "skipped", "void"]
 
@@ -86,6 +87,7 @@ class Proposed:
         proposer: ``"rewrite"`` or ``"edit"``.
         shown: what the reflection prompt was cut to: examples shown and dropped, values shortened, estimated tokens.
         spend: logical cost.
+        findings: what the contract and the leak guard found in proposed texts, also in one that was written once more.
     """
 
     step: int
@@ -103,6 +105,7 @@ class Proposed:
     proposer: str = "rewrite"
     shown: Mapping[str, int] = field(default_factory=dict)
     spend: Spend = field(default_factory=Spend)
+    findings: tuple[Finding, ...] = ()
 
     @property
     def module(self) -> str:
@@ -192,6 +195,23 @@ class Vetoed:
     before: tuple[float | None, ...]
     after: tuple[float | None, ...]
     spend: Spend = field(default_factory=Spend)
+
+
+@dataclass(frozen=True, slots=True)
+class Unjoined:
+    """The best accepted texts of a step's modules break the program's contract together: the best of them alone is validated.
+
+    Attributes:
+        step: index of the step.
+        parents: index of the parent in the pool.
+        texts: by module.
+        reason: what they break, in words.
+    """
+
+    step: int
+    parents: tuple[int, ...]
+    texts: Mapping[str, str]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +326,7 @@ Event = (
     | Merged
     | Validated
     | Vetoed
+    | Unjoined
     | StepEnded
     | Stopped
     | BudgetChanged
@@ -321,6 +342,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     Merged,
     Validated,
     Vetoed,
+    Unjoined,
     StepEnded,
     Stopped,
     BudgetChanged,

@@ -25,6 +25,7 @@ from gepa_lite.core.events import (
     StepEnded,
     Stopped,
     Tested,
+    Unjoined,
     Validated,
     Vetoed,
 )
@@ -130,7 +131,7 @@ class Progress:
                 self._now = "searching"
                 idle = f"; never ran, so left alone: {', '.join(event.idle_modules)}" if event.idle_modules else ""
                 return f"seed: {self._score(state.pool[0].mean)} on {len(event.values)} validation examples{idle}"
-            case Proposed() | Merged() | Validated() | Vetoed():
+            case Proposed() | Merged() | Validated() | Vetoed() | Unjoined():
                 self._step.append(event)
             case StepEnded():
                 self._now = "searching"
@@ -163,6 +164,7 @@ class Progress:
             parts.append(f"{len(proposals)} proposals of #{proposals[0].parent}: {_counted(counts, len(counts))}")
         parts += [_merge_words(event) for event in events if isinstance(event, Merged)]
         parts += [f"a child broke {len(event.pin_ids)} pins: vetoed" for event in events if isinstance(event, Vetoed)]
+        parts += [f"the best texts were not joined: {event.reason}" for event in events if isinstance(event, Unjoined)]
         parts += [self._child_words(event, state) for event in events if isinstance(event, Validated)]
         return "; ".join(parts)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from gepa_lite.core.contract import Contract
 from gepa_lite.errors import UsageError
 from gepa_lite.lm.protocol import Params
 from gepa_lite.lm.resolve import LMSpec
@@ -33,6 +34,7 @@ class Module:
         params: all sampling parameters; then ``max_tokens`` and ``temperature`` must be left alone.
         retries: 1 allows a second, recorded and counted call after a reply that can't be parsed; 0 allows none.
         lm: a model for this module alone; None takes the program's.
+        contract: what every rewritten instruction must keep to; without one its placeholders and a length.
 
     Raises:
         UsageError: the signature does not parse, or an argument is out of range.
@@ -50,6 +52,7 @@ class Module:
         params: Params | None = None,
         retries: int = 1,
         lm: LMSpec | None = None,
+        contract: Contract | None = None,
     ) -> None:
         self.signature = as_signature(signature, describe=describe or {}, types=types or {})
         if not isinstance(instruction, str) or not instruction.strip():
@@ -61,7 +64,10 @@ class Module:
         self.instruction = inspect.cleandoc(instruction)
         self.params = params or Params(max_tokens=max_tokens or Params().max_tokens, temperature=temperature)
         self.retries = retries
+        if contract is not None and not isinstance(contract, Contract):
+            raise UsageError(f"Module({self.signature.text!r}, contract={contract!r}): a gl.Contract(...) is needed.")
         self.lm = lm
+        self.contract = contract or Contract()
 
     def __call__(self, **inputs: Any) -> Outputs:
         """Run the module within its program's ``forward``.

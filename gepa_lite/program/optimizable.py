@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from gepa_lite.core.call import Trace
+from gepa_lite.core.contract import Contract
 from gepa_lite.core.example import Example
 from gepa_lite.errors import ModelError, UsageError
 from gepa_lite.lm.protocol import LM
-from gepa_lite.program.contract import Contract
 from gepa_lite.program.recorder import CallModel
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gepa_lite.core.events import Event, Proposed, StepEnded, Stopped
+from gepa_lite.core.events import Event, Proposed, StepEnded, Stopped, Unjoined
 from gepa_lite.errors import BudgetSpentError, ModelsDownError
 from gepa_lite.search.merge import MergePlan, merge_event
 from gepa_lite.search.plan import StepPlan, plan_step
@@ -110,6 +110,9 @@ def take_step(plan: StepPlan, state: RunState, course: Course) -> list[Event]:
     proposals = course.ports.gather([partial(take_slot, slot, state, course.search, course.facts, course.ports) for slot in plan.slots])
     events: list[Event] = list(proposals)
     texts = best_texts(proposals)
+    if len(texts) > 1 and (breach := course.facts.gate.program_breach(parent.candidate.replace(texts).texts)):
+        events.append(Unjoined(plan.step, (parent.index,), texts, breach))
+        texts = best_text(proposals)
     child = parent.candidate.replace(texts)
     if texts and child.id not in state.seen:
         events.append(validate(child, plan.step, (parent.index,), texts, state, course.search, course.ports))
@@ -126,9 +129,18 @@ def best_texts(proposals: Sequence[Proposed]) -> dict[str, str]:
     return {module: text for module, (_, text) in kept.items()}
 
 
+def best_text(proposals: Sequence[Proposed]) -> dict[str, str]:
+    """The texts of the accepted proposal with the largest gain; of equal gains the lowest slot."""
+    accepted = [proposal for proposal in proposals if proposal.status == "accepted"]
+    return dict(max(accepted, key=lambda proposal: proposal.gain).texts)
+
+
 def take_merge(plan: MergePlan, state: RunState, course: Course) -> list[Event]:
     """Try a merged child on a few validation examples; at least as good as the better parent there, it is validated in full (papers: GEPA §1.4)."""
     search, event = course.search, merge_event(plan, state)
+    # each text passed where it was proposed; only what they are together is new
+    if breach := course.facts.gate.program_breach(plan.child.texts):
+        return [replace(event, status="rejected", code="contract", reason=breach)]
     priority = (MINIBATCH_FIRST, plan.step)
     trial = run_trial(course.ports, plan.child, plan.example_ids, repeats=search.repeats, sample=0, priority=priority)
     event = replace(event, after=trial.values, spend=trial.spend())

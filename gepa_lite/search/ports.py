@@ -11,7 +11,7 @@ from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import Event
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.lm.protocol import Completion
-from gepa_lite.program.contract import Contract
+from gepa_lite.search.gate import Gate
 from gepa_lite.search.state import RunState
 from gepa_lite.search.stop_rules import Surroundings
 
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ProgramFacts:
-    """What the reflection model is told of the program.
+    """What the search is told of the program.
 
     Attributes:
         purpose: the program's docstring.
         signatures: each module's inputs and outputs in words, by path.
-        contracts: what each module's text must keep to, by path; a module without an entry is bound by its length alone.
+        gate: what every new text must pass before a rollout is paid for.
     """
 
     purpose: str
     signatures: Mapping[str, str]
-    contracts: Mapping[str, Contract] = field(default_factory=dict)
+    gate: Gate = field(default_factory=Gate)
 
 
 class Ports(Protocol):

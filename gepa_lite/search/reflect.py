@@ -13,6 +13,7 @@ from jinja2 import Template as JinjaTemplate
 
 from gepa_lite.core.call import Call, Message
 from gepa_lite.core.feedback import Feedback
+from gepa_lite.core.finding import Finding
 from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.core.seeds import stream
@@ -83,6 +84,28 @@ class Template:
     file: str
     text: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def once_more(subject: Subject, proposer: str, proposed: str, findings: Sequence[Finding], max_words: int) -> tuple[Message, ...]:
+    """The one further question after a text that broke a rule: it shows that text and names what it broke, and none of the cases again.
+
+    Args:
+        subject: what is rewritten.
+        proposer: ``"rewrite"`` or ``"edit"``: the form of the answer.
+        proposed: the text that can't be used.
+        findings: why.
+        max_words: of the edits.
+    """
+    values = {
+        "module": subject.module,
+        "signature": subject.signature,
+        "prompt": subject.prompt,
+        "proposer": proposer,
+        "proposed": proposed,
+        "breaches": list(dict.fromkeys(finding.words for finding in findings)),
+        "max_words": max_words,
+    }
+    return ({"role": "user", "content": _environment().get_template("again.j2").render(values).strip()},)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,8 +18,8 @@ from gepa_lite.search.trial import Trial, run_trial
 from gepa_lite.search.validate import VALIDATION_LATER, broken_pins
 from gepa_lite.search.winner import own_objectives, winner_of
 
-Breach = Callable[[str, str], str | None]
-"""What a module's new text breaks of its contract, in words, or None."""
+Breach = Callable[[str, Mapping[str, str]], str | None]
+"""What a candidate breaks of its contracts by a module's new text, in words, or None. Arguments: the module, and all texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ def take_cut(cut: Cut, state: RunState, search: Search, ports: Ports, breach: Br
     """
     winner = winner_of(state, search)
     event = Shortened(winner.index, cut.module, cut.sentence, "refused", "", {cut.module: cut.text})
-    if reason := breach(cut.module, cut.text):
-        return replace(event, reason=reason)
     child = winner.candidate.replace(event.texts)
+    if reason := breach(cut.module, child.texts):
+        return replace(event, reason=reason)
     if child.id in state.seen:
         return _known(event, child, winner, state)
     attempt = _Attempt(state, search, ports, winner, child)

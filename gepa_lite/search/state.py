@@ -26,6 +26,7 @@ from gepa_lite.core.events import (
     StepEnded,
     Stopped,
     Tested,
+    Unjoined,
     Validated,
     Vetoed,
 )
@@ -99,6 +100,7 @@ class RunState:
         pins: the seed's values on the pinned examples.
         calls: calls of each module in a rollout of the seed, on average.
         vetoes: children that broke a pin, in order.
+        unjoined: texts that broke the program's contract together, in order.
         leads: each member that was the best when it joined, in order; the seed is the first.
         milestones: candidates scored on the curve's examples.
         shortenings: sentences that were left out after the search, in order.
@@ -131,6 +133,7 @@ class RunState:
     pins: tuple[float | None, ...] = ()
     calls: Mapping[str, float] = field(default_factory=dict)
     vetoes: Log[Vetoed] = field(default_factory=Log)
+    unjoined: Log[Unjoined] = field(default_factory=Log)
     leads: tuple[int, ...] = ()
     milestones: Log[MilestoneScored] = field(default_factory=Log)
     shortenings: Log[Shortened] = field(default_factory=Log)
@@ -176,6 +179,8 @@ class RunState:
                 return self._join(parent.candidate.replace(event.texts), event.parents, event.step, event, pointer)
             case Vetoed():
                 return self._after_veto(event)
+            case Unjoined():
+                return self._with(unjoined=self.unjoined.append(event))
             case StepEnded():
                 return self._with(next_step=event.step + 1)
             case Stopped():

@@ -49,9 +49,16 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
 
     state = result.state
     assert state.started is not None
+    contracts = state.started.settings["contract"]
     parts, chosen = result.source.parts, state.pool[result.shipped]
     modules = {
-        path: {"prompt": text, "signature": parts[path].signature, "fingerprint": parts[path].fingerprint, "model": parts[path].model}
+        path: {
+            "prompt": text,
+            "signature": parts[path].signature,
+            "fingerprint": parts[path].fingerprint,
+            "model": parts[path].model,
+            "contract": contracts["modules"][path],
+        }
         for path, text in result.prompts.items()
     }
     return {
@@ -59,6 +66,7 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
         "version": SCHEMA_VERSION,
         "program": result.source.name,
         "modules": modules,
+        "contract": contracts["program"],
         "verdict": result.verdict,
         "scores": {
             "direction": result.objective.direction,

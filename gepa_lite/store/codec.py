@@ -35,6 +35,7 @@ from gepa_lite.core.events import (
     StepEnded,
     Stopped,
     Tested,
+    Unjoined,
     Validated,
     Vetoed,
 )
@@ -325,6 +326,7 @@ EVENTS: Mapping[type[Any], Codec[Any]] = {
     Merged: Codec("merged", Merged),
     Validated: Codec("validated", Validated),
     Vetoed: Codec("vetoed", Vetoed),
+    Unjoined: Codec("unjoined", Unjoined),
     StepEnded: Codec("step_ended", StepEnded),
     Stopped: Codec("stopped", Stopped),
     BudgetChanged: Codec("budget_changed", BudgetChanged),

@@ -11,10 +11,12 @@ from typing import TypeVar
 from gepa_lite.core.budget import Budget
 from gepa_lite.core.call import Call, Message, Trace, Usage
 from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.contract import Contracts
 from gepa_lite.core.events import Event, RunStarted
 from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.lm.protocol import Completion
+from gepa_lite.search.gate import Gate
 from gepa_lite.search.loop import Course, search_loop
 from gepa_lite.search.ports import ProgramFacts
 from gepa_lite.search.search import Search
@@ -108,7 +110,7 @@ def run_landscape(land: Landscape, search: Search, budget: Budget, *, seed: int 
         (),
         budget,
     )
-    facts = ProgramFacts("", dict.fromkeys(land.modules, "message -> result"))
+    facts = ProgramFacts("", dict.fromkeys(land.modules, "message -> result"), Gate(Contracts(max_tokens=rules.max_prompt_tokens)))
     state = search_loop([RunState().apply(started)], Course(rules, facts, ports))
     return LandscapeRun(state, state.best.candidate.texts, tuple(ports.curve), land.attainable)
 
