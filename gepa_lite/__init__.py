@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from gepa_lite.adapters.adapt import apply_prompts
+    from gepa_lite.adapters.dspy.program import DspyProgram
     from gepa_lite.api import Evaluation, evaluate, optimize
     from gepa_lite.bundle import Prompts, load_prompts
     from gepa_lite.core.budget import Budget
@@ -35,6 +37,7 @@ _HOMES = {
     "Call": "core.call",
     "Completion": "lm.protocol",
     "Contract": "core.contract",
+    "DspyProgram": "adapters.dspy.program",
     "Evaluation": "api",
     "Example": "core.example",
     "Feedback": "core.feedback",
@@ -59,6 +62,7 @@ _HOMES = {
     "Trace": "core.call",
     "Usage": "core.call",
     "UsageError": "errors",
+    "apply_prompts": "adapters.adapt",
     "carry": "program.recorder",
     "evaluate": "api",
     "load_prompts": "bundle",
@@ -72,6 +76,7 @@ __all__ = [
     "Call",
     "Completion",
     "Contract",
+    "DspyProgram",
     "Evaluation",
     "Example",
     "Feedback",
@@ -95,6 +100,7 @@ __all__ = [
     "Trace",
     "Usage",
     "UsageError",
+    "apply_prompts",
     "carry",
     "evaluate",
     "load_prompts",

@@ -169,7 +169,7 @@ def prepare(
     search = search or Search()
     program = adapt(program)
     judge = Judge(program.judged_by(feedback), search.objective)
-    notices: list[str] = []
+    notices: list[str] = [*program.notices]
     examples = run_examples(program, trainset, valset, testset, curveset, search, notices)
     reflectors = _reflectors(program, reflection_lm)
     models = list({id(lm): lm for lm in (*program.models.values(), *(lm for lm, _ in reflectors.values()))}.values())

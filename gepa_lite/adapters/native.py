@@ -34,6 +34,10 @@ class NativeProgram:
         return " ".join((type(self._program).__doc__ or "").split())
 
     @property
+    def notices(self) -> Sequence[str]:
+        return ()
+
+    @property
     def parts(self) -> dict[str, Part]:
         modules, models, fingerprints = self._program.modules, self._program.models, self._program.fingerprints
         return {

@@ -15,7 +15,6 @@ from gepa_lite.errors import StoreError, UsageError
 if TYPE_CHECKING:
     from gepa_lite.api import Prepared
     from gepa_lite.core.budget import Budget
-    from gepa_lite.program.program import Program
 
 
 class Recipe(BaseModel):
@@ -64,8 +63,8 @@ class Recipe(BaseModel):
         """As JSON types, for the run's meta."""
         return self.model_dump(mode="json")
 
-    def make_program(self) -> Program:
-        """The program.
+    def make_program(self) -> Any:
+        """The program, of whatever kind ``optimize`` takes.
 
         Raises:
             UsageError: it can't be imported or made.

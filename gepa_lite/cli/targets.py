@@ -7,12 +7,10 @@ import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gepa_lite.adapters.dspy import is_dspy_module
 from gepa_lite.errors import GepaLiteError, UsageError
-
-if TYPE_CHECKING:
-    from gepa_lite.program.program import Program
 
 
 def import_from(folders: Sequence[Path]) -> None:
@@ -42,12 +40,12 @@ def load_target(address: str, what: str) -> Any:
     return found
 
 
-def load_program(address: str, lm: str | None) -> Program:
+def load_program(address: str, lm: str | None) -> Any:
     """The program that ``module:name`` names: a class, a function that makes one, or an instance.
 
     Args:
         address: where it is.
-        lm: the model of all modules that name none; None leaves it to the program.
+        lm: the model of all modules that name none; None leaves it to the program. A dspy program has its own, by ``dspy.configure`` in its module.
 
     Raises:
         UsageError: as ``load_target``, or what is there makes no program.
@@ -55,10 +53,16 @@ def load_program(address: str, lm: str | None) -> Program:
     from gepa_lite.program.program import Program
 
     target = load_target(address, "program")
-    program = target if isinstance(target, Program) else _made(target, address)
+    program = target if isinstance(target, Program) or is_dspy_module(target) else _made(target, address)
+    if is_dspy_module(program):
+        if lm is not None:
+            raise UsageError(
+                f"--lm is for a gl.Program; a dspy program has its LM by dspy.configure(lm=...) in {address.partition(':')[0]}."
+            )
+        return program
     if not isinstance(program, Program):
         raise UsageError(
-            f"program={address!r} is of type {type(program).__name__}; a gl.Program is needed: a class, a function that makes one, or an instance."
+            f"program={address!r} is of type {type(program).__name__}; a gl.Program or a dspy.Module is needed: a class, a function that makes one, or an instance."
         )
     return program if lm is None else program.with_lm(lm)
 

@@ -58,8 +58,8 @@ def _jsonable_instance(value: Any) -> Any:
 
 
 def _jsonable_object(value: Any) -> Any:
-    """Objects known by a method of theirs: pydantic models, numpy scalars and arrays, dates; else ``Type: str(value)``."""
-    for method in ("model_dump", "tolist", "isoformat"):
+    """Objects known by a method of theirs: pydantic models, numpy scalars and arrays, dates, dspy predictions; else ``Type: str(value)``."""
+    for method in ("model_dump", "tolist", "isoformat", "toDict"):
         dump = getattr(value, method, None)
         if callable(dump) and not isinstance(value, type):
             return jsonable(dump())

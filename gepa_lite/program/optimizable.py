@@ -66,6 +66,11 @@ class Optimizable(Protocol):
         ...
 
     @property
+    def notices(self) -> Sequence[str]:
+        """What a person should know of how it is taken, e.g. what of it stays as it is."""
+        ...
+
+    @property
     def parts(self) -> Mapping[str, Part]:
         """The texts by module path, at least one, always in the same order."""
         ...
