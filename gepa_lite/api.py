@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gepa_lite.adapters.adapt import adapt
+from gepa_lite.budgeting import DEFAULT_PROPOSALS, after_words, check_budget, default_budget
 from gepa_lite.core.budget import Budget
 from gepa_lite.core.events import Event
 from gepa_lite.core.example import check_splits
@@ -19,15 +20,17 @@ from gepa_lite.errors import ModelsDownError, UsageError
 from gepa_lite.examples import run_examples
 from gepa_lite.executors.workers import WorkersSpec, read_workers
 from gepa_lite.insight.progress import CallbackObserver, Progress
+from gepa_lite.lm.prices import PriceSpec, read_prices
 from gepa_lite.lm.protocol import LM
 from gepa_lite.lm.resolve import LMSpec, check_lm
 from gepa_lite.origin import ORIGIN_KEY, python_origin
 from gepa_lite.program.contracts import ContractSpec, run_contracts
 from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import FeedbackFunction, Judge
+from gepa_lite.run_spec import RunSpec
 from gepa_lite.search.search import Search
 from gepa_lite.search.verdict import mean_interval
-from gepa_lite.session import InterruptedRunError, Observer, Outcome, RunSpec, Session, evaluate_once
+from gepa_lite.session import InterruptedRunError, Observer, Outcome, Session, evaluate_once
 from gepa_lite.ship.result import Costs, Result, make_result
 from gepa_lite.store.folders import run_folder
 from gepa_lite.store.looks import looks_beside
@@ -38,12 +41,6 @@ P = TypeVar("P")
 
 ReflectionSpec = LMSpec | Mapping[str, float]
 """A model, or several by name with their weights."""
-
-DEFAULT_PROPOSALS, DEFAULT_ACCEPTED = 20, 6
-"""What the default budget pays for: so many proposals, of which so many are accepted and validated."""
-
-DEFAULT_USD = 2.0
-"""The cap that applies to models with a price when no budget is given."""
 
 
 def optimize(
@@ -58,6 +55,7 @@ def optimize(
     budget: Budget | None = None,
     search: Search | None = None,
     contract: ContractSpec | None = None,
+    prices: PriceSpec | None = None,
     run: str | Path | None = None,
     workers: WorkersSpec = 16,
     on_event: Callable[[Event], None] | None = None,
@@ -81,6 +79,7 @@ def optimize(
         budget: upper bounds; without it rollouts for the seed's validation and 20 proposals of which 6 are accepted, and 2 USD where models have a price.
         search: the rules.
         contract: what the prompts together must keep to; or contracts by module path, in place of those of ``gl.Module(..., contract=)``, with ``"*"`` for the program's.
+        prices: USD per million input and output tokens of models whose price is not known, or of your own terms: ``{"openai/my-model": (0.15, 0.60)}``.
         run: a name under ``gepa_runs/`` or a folder; an existing run is resumed. Without it a name is made.
         workers: rollouts at once, in threads; ``"processes"`` or ``"processes:4"`` for programs and feedback that compute.
         on_event: called with every committed event; see ``gepa_lite.core.events``.
@@ -121,6 +120,7 @@ def optimize(
         budget=budget,
         search=search,
         contract=contract,
+        prices=prices,
         workers=workers,
     )
     observers: list[Observer] = [] if on_event is None else [CallbackObserver(on_event)]
@@ -128,6 +128,7 @@ def optimize(
         observers.append(Progress(prepared.spec.search.objective))
     origin = python_origin(program, feedback, reflection_lm, prepared.spec.search, workers)
     origin["contract"] = prepared.spec.contracts.by_path()
+    origin["prices"] = prepared.spec.prices.prices
     return execute(prepared, run_folder(run, prepared.spec.program.name), observers, {ORIGIN_KEY: origin})
 
 
@@ -158,6 +159,7 @@ def prepare(
     budget: Budget | None = None,
     search: Search | None = None,
     contract: ContractSpec | None = None,
+    prices: PriceSpec | None = None,
     workers: WorkersSpec = 16,
 ) -> Prepared:
     """Check everything that can be checked for free; the arguments are ``optimize``'s.
@@ -172,9 +174,6 @@ def prepare(
     notices: list[str] = [*program.notices]
     examples = run_examples(program, trainset, valset, testset, curveset, search, notices)
     reflectors = _reflectors(program, reflection_lm)
-    models = list({id(lm): lm for lm in (*program.models.values(), *(lm for lm, _ in reflectors.values()))}.values())
-    for lm in models:
-        check_lm(lm)
     spec = RunSpec(
         program,
         examples.train,
@@ -189,13 +188,17 @@ def prepare(
         examples.pins,
         examples.pin_ids,
         run_contracts(program, contract, search.max_prompt_tokens),
+        read_prices(prices),
     )
+    for lm in spec.models:
+        check_lm(lm)
+    spec.prices.check_names([lm.describe().name for lm in spec.models])
     if budget is None:
-        spec = spec.with_budget(default_budget(spec, models))
+        spec = spec.with_budget(default_budget(spec))
         notices.append(f"No budget was given: {spec.budget.describe()}, which pays for about {DEFAULT_PROPOSALS} proposals.")
     if spec.curve or search.shorten:
-        notices.append(f"Of the budget {spec.rollouts_after} rollouts are kept for after the search: {_after_words(spec)}.")
-    check_budget(spec, models)
+        notices.append(f"Of the budget {spec.rollouts_after} rollouts are kept for after the search: {after_words(spec)}.")
+    check_budget(spec)
     return Prepared(spec, tuple(notices), budget is None)
 
 
@@ -316,57 +319,6 @@ def evaluate(
         failure = rollouts[0].failure
         raise ModelsDownError(f"no example could be scored: {failure.message if failure else 'unknown'}")
     return Evaluation(mean, low, high, n, len(rollouts) - n, rollouts)
-
-
-def default_budget(spec: RunSpec, models: Sequence[LM]) -> Budget:
-    """Rollouts for the seed's validation, 20 proposals of which 6 are accepted, and the test set twice; 2 USD where a model has a price above zero."""
-    validation = len(spec.validation) + len(spec.pins)
-    proposals = DEFAULT_PROPOSALS * 2 * min(spec.search.least_minibatch, len(spec.train))
-    rollouts = spec.search.repeats * (validation + proposals + DEFAULT_ACCEPTED * validation) + spec.rollouts_after
-    rollouts = max(rollouts, spec.least_rollouts())
-    priced = all(lm.describe().priced for lm in models) and any(
-        (lm.describe().usd_per_input_token or 0) + (lm.describe().usd_per_output_token or 0) > 0 for lm in models
-    )
-    return Budget(rollouts=rollouts, usd=DEFAULT_USD if priced else None)
-
-
-def check_budget(spec: RunSpec, models: Sequence[LM]) -> None:
-    """Refuse a budget that can't pay for the seed's validation and one proposal, or that caps dollars where a price is unknown.
-
-    Raises:
-        UsageError: naming the bound, what is needed and what to do.
-    """
-    budget, least = spec.budget, spec.least_rollouts()
-    if not budget.bounded:
-        raise UsageError("Budget() bounds nothing: give at least one of rollouts, tokens, usd, seconds or proposals.")
-    if budget.rollouts is not None and budget.rollouts < least:
-        after = f", {spec.rollouts_after} for after the search: {_after_words(spec)}" if spec.rollouts_after else ""
-        scored = len(spec.validation) + len(spec.pins)
-        raise UsageError(
-            f"Budget(rollouts={budget.rollouts}) can't pay for the seed's validation and one proposal: {least} rollouts are needed ({scored} for the seed's validation, "
-            f"{least - 2 * scored - spec.rollouts_after} for a step's minibatches, {scored} for a child's validation{after}). Raise it, use fewer examples, or Search(fan=1)."
-        )
-    asked = spec.search.fan * (len(spec.program.parts) if spec.search.modules == "all" else 1)
-    if budget.proposals is not None and budget.proposals < asked:
-        raise UsageError(
-            f"Budget(proposals={budget.proposals}) can't pay for one step of {asked} proposals. Raise it, or use Search(fan=1)."
-        )
-    unpriced = [lm.describe().name for lm in models if not lm.describe().priced]
-    if budget.usd is not None and unpriced:
-        raise UsageError(
-            f"Budget(usd={budget.usd:g}): the price of {unpriced[0]} is not known, so dollars can't be held to it. Bound rollouts or tokens instead, or register the price with litellm.register_model."
-        )
-
-
-def _after_words(spec: RunSpec) -> str:
-    parts = [f"{2 * len(spec.test)} test the seed and the winner"] if spec.test else []
-    parts += (
-        [f"{spec.search.milestones * len(spec.curve)} score {spec.search.milestones} milestones on the curve's examples"]
-        if spec.curve
-        else []
-    )
-    parts += [f"{spec.search.shorten} shorten the winner"] if spec.search.shorten else []
-    return ", ".join(parts)
 
 
 def _check_types(budget: Budget | None, search: Search | None) -> None:

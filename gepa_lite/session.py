@@ -16,28 +16,23 @@ from typing import Any, Protocol, TypeVar
 from gepa_lite.core.budget import Budget, Role
 from gepa_lite.core.call import Message, Usage
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.contract import Contract, Contracts
-from gepa_lite.core.events import BudgetChanged, Event, RunStarted
+from gepa_lite.core.contract import Contract
+from gepa_lite.core.events import BudgetChanged, Event
 from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout
-from gepa_lite.errors import RunError, UsageError
-from gepa_lite.executors.processes import WorkerProcesses
-from gepa_lite.executors.threads import ThreadExecutor
+from gepa_lite.engine import Engine
+from gepa_lite.errors import BudgetSpentError, RunError
 from gepa_lite.executors.workers import Workers
-from gepa_lite.lm.breaker import Breaker
-from gepa_lite.lm.client import ModelClient
-from gepa_lite.lm.meter import Meter
 from gepa_lite.lm.protocol import LM, Completion, Params, Request
 from gepa_lite.program.optimizable import Optimizable, Part
-from gepa_lite.rollouts.evaluator import Evaluator
-from gepa_lite.rollouts.executor import RunRollout
 from gepa_lite.rollouts.judge import Judge
-from gepa_lite.rollouts.rollout import RolloutRunner
+from gepa_lite.run_spec import RunSpec, check_same_run
 from gepa_lite.search.finish import Ending, finish
 from gepa_lite.search.gate import Gate
 from gepa_lite.search.loop import Course, search_loop
 from gepa_lite.search.ports import ProgramFacts
+from gepa_lite.search.reserve import reserved_rollouts
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState, replay, replay_history
 from gepa_lite.search.stop_rules import Surroundings, stop_files_of
@@ -72,90 +67,6 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True)
-class RunSpec:
-    """What is run.
-
-    Attributes:
-        program: with the seed prompts.
-        train: examples to learn from.
-        validation: examples that candidates are compared on.
-        test: sealed examples, scored once for seed and winner; may be empty.
-        judge: the feedback function.
-        reflectors: who rewrites: models and their weights, by name.
-        budget: the bounds.
-        search: the rules.
-        workers: rollouts at once, and their engine.
-        curve: examples that the search never sees, scored at milestones once it has ended; may be empty.
-        pins: examples that are in no other split and on which no candidate may score less than the seed.
-        pin_ids: all such examples, those of the validation set included.
-        contracts: what new texts must keep to.
-    """
-
-    program: Optimizable
-    train: Sequence[Example]
-    validation: Sequence[Example]
-    test: Sequence[Example]
-    judge: Judge
-    reflectors: Mapping[str, tuple[LM, float]]
-    budget: Budget
-    search: Search
-    workers: Workers
-    curve: Sequence[Example] = ()
-    pins: Sequence[Example] = ()
-    pin_ids: tuple[str, ...] = ()
-    contracts: Contracts = field(default_factory=Contracts)
-
-    @property
-    def splits(self) -> Mapping[str, Sequence[Example]]:
-        """The examples by what they are for."""
-        return {"train": self.train, "validation": self.validation, "test": self.test, "curve": self.curve, "pins": self.pins}
-
-    @property
-    def examples(self) -> list[Example]:
-        """All examples."""
-        return [example for examples in self.splits.values() for example in examples]
-
-    def settings(self) -> Mapping[str, Any]:
-        """What fixes the run's course, as JSON types; a resume must agree on it."""
-        return {
-            "search": self.search.fingerprint(),
-            "contract": self.contracts.to_data(),
-            "program": self.program.fingerprint,
-            "feedback": self.judge.fingerprint,
-            "task_models": {path: _model_name(lm) for path, lm in self.program.models.items()},
-            "reflection_models": {name: [_model_name(lm), weight] for name, (lm, weight) in self.reflectors.items()},
-        }
-
-    def with_budget(self, budget: Budget) -> RunSpec:
-        """The same run under another budget."""
-        return dataclasses.replace(self, budget=budget)
-
-    def least_rollouts(self) -> int:
-        """Rollouts of the smallest run that can do anything: the seed's validation, one accepted step, and what is kept for after the search."""
-        minibatch = min(self.search.least_minibatch, len(self.train))
-        scored = len(self.validation) + len(self.pins)
-        return self.search.repeats * (2 * scored + 2 * minibatch * self.search.fan) + self.rollouts_after
-
-    @property
-    def rollouts_after(self) -> int:
-        """Rollouts kept for after the search: the test set for seed and winner, the curve's milestones, the shortening pass."""
-        return 2 * len(self.test) + self.search.milestones * len(self.curve) + self.search.shorten
-
-    def started(self) -> RunStarted:
-        """The run's first event."""
-        return RunStarted(
-            self.settings(),
-            self.program.prompts,
-            tuple(example.id for example in self.train),
-            tuple(example.id for example in self.validation),
-            tuple(example.id for example in self.test),
-            self.budget,
-            self.pin_ids,
-            tuple(example.id for example in self.curve),
-        )
-
-
-@dataclass(frozen=True)
 class Outcome:
     """How a session of a run ended.
 
@@ -174,11 +85,6 @@ class Outcome:
     seconds: float
     seconds_by_role: Mapping[Role, float]
     notices: tuple[str, ...] = ()
-
-
-def _model_name(lm: LM) -> str:
-    info = lm.describe()
-    return f"{info.name} at {info.endpoint}" if info.endpoint else info.name
 
 
 def _words(part: Part, contract: Contract) -> str:
@@ -269,11 +175,8 @@ class Session:
         interrupted = False
         reason = "error"
         wait = True
-        executor = ThreadExecutor(self.spec.workers.count)
-        self._processes = WorkerProcesses(self.spec.workers.count) if self.spec.workers.engine == "processes" else None
-        meter = Meter(state.budget, self.store.paid().total)
-        self._client = ModelClient(self.store, meter, Breaker(), self._interrupt.check)
-        self._evaluator = Evaluator(self._runner, executor, self.store, self._interrupt.check, self._on_rollout)
+        self._state = state
+        self._engine = Engine(self.spec, self.store, state.budget, self._allowed, self._on_rollout)
         try:
             with self._interrupt.on_signal(self.notice):
                 try:
@@ -289,15 +192,13 @@ class Session:
         finally:
             # steps and proposals still in flight end at their next call or rollout
             self._interrupt.set()
-            if self._processes is not None and not wait:
-                self._processes.close()
-            executor.close(wait)
-            if self._processes is not None:
-                self._processes.close()
+            self._engine.close(wait)
             self._steps.shutdown(wait, cancel_futures=True)
             self._proposers.shutdown(wait, cancel_futures=True)
             self.store.end_session(self.elapsed() - self._earlier, reason)
         paid = self.store.paid()
+        if passed := overshoot(state.budget, paid.total):
+            self.notice(passed)
         return Outcome(state, interrupted, paid.total, self.elapsed(), paid.seconds, tuple(self.notices))
 
     def notice(self, text: str) -> None:
@@ -308,7 +209,7 @@ class Session:
 
     def evaluate(self, candidate: Candidate, example_ids: Sequence[str], *, sample: int, priority: tuple[int, ...]) -> Sequence[Rollout]:
         """See ``search.ports.Ports``."""
-        return self._evaluator.run(candidate, [self._examples[i] for i in example_ids], sample=sample, priority=priority)
+        return self._engine.evaluate(candidate, [self._examples[i] for i in example_ids], sample=sample, priority=priority)
 
     @property
     def models(self) -> Mapping[str, float]:
@@ -319,7 +220,9 @@ class Session:
         """See ``search.ports.Ports``."""
         params = Params(max_tokens=self._search.reflection_tokens, temperature=self._search.reflection_temperature)
         request = Request(messages, params)
-        return self._client.call(self.spec.reflectors[model][0], request, role="reflection", sample=0, address=("reflection", *address))
+        return self._engine.client.call(
+            self.spec.reflectors[model][0], request, role="reflection", sample=0, address=("reflection", *address)
+        )
 
     def gather(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """See ``search.ports.Ports``."""
@@ -338,13 +241,14 @@ class Session:
     def commit(self, events: Sequence[Event], state: RunState) -> None:
         """See ``search.ports.Ports``."""
         self.store.commit(events)
+        self._state = state
         for event in events:
             for observer in self.observers:
                 observer.on_event(event, state)
 
     def surroundings(self) -> Surroundings:
         """See ``search.ports.Ports``."""
-        return Surroundings(self.elapsed(), frozenset(path for path in self._stop_files if Path(path).exists()))
+        return Surroundings(self.elapsed(), frozenset(path for path in self._stop_files if Path(path).exists()), self._kept_seconds())
 
     def elapsed(self) -> float:
         """Seconds of this run so far, over all its sessions."""
@@ -373,11 +277,19 @@ class Session:
     def _open_session(self) -> None:
         self.store.begin_session({"workers": self.spec.workers.count, "engine": self.spec.workers.engine})
 
-    def _runner(self, candidate: Candidate) -> RunRollout:
-        spec = self.spec
-        if self._processes is not None:
-            return self._processes.place(RolloutRunner(spec.program, spec.judge, spec.search.objective, self._client.call), candidate.texts)
-        return RolloutRunner(spec.program.with_prompts(candidate.texts), spec.judge, spec.search.objective, self._client.call)
+    def _allowed(self) -> None:
+        """Refuse new work after Ctrl-C and when the time is up."""
+        self._interrupt.check()
+        seconds, elapsed = self._state.budget.seconds, self.elapsed()
+        if seconds is not None and elapsed >= seconds - self._kept_seconds():
+            raise BudgetSpentError(f"{elapsed:,.0f} of {seconds:,.0f} seconds are over")
+
+    def _kept_seconds(self) -> float:
+        """Seconds that the search leaves for what comes after it, by the pace so far."""
+        state = self._state
+        if state.stopped is not None or not state.spend.rollouts:
+            return 0.0
+        return reserved_rollouts(state, self._search) * self.elapsed() / state.spend.rollouts
 
     def _facts(self) -> ProgramFacts:
         program = self.spec.program
@@ -393,32 +305,6 @@ class Session:
             observer.on_rollout(rollout, saved)
 
 
-def check_same_run(before: RunStarted, now: RunStarted) -> None:
-    """Refuse to resume a run under other settings.
-
-    Raises:
-        UsageError: names each setting that differs.
-    """
-    problems = [
-        f"{key} was {_short(before.settings.get(key))} and is {_short(now.settings.get(key))}"
-        for key in now.settings
-        if before.settings.get(key) != now.settings.get(key)
-    ]
-    problems += [f"the seed prompt of {path!r} has changed" for path in now.texts if before.texts.get(path) != now.texts[path]]
-    for name in ("train_ids", "validation_ids", "test_ids", "pin_ids", "curve_ids"):
-        if getattr(before, name) != getattr(now, name):
-            problems.append(
-                f"the {name.removesuffix('_ids')} set has changed ({len(getattr(before, name))} examples then, {len(getattr(now, name))} now)"
-            )
-    if problems:
-        raise UsageError(f"this run was started with other settings: {'; '.join(problems)}. Use another run name, or restore them.")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
 def _fitted(search: Search, models: Sequence[LM]) -> Search:
     """The rules with reflection's token limits cut to the smallest context window of the models, where one is known."""
     window = min((size for lm in models if (size := lm.describe().context_window) is not None), default=None)
@@ -432,22 +318,24 @@ def _fitted(search: Search, models: Sequence[LM]) -> Search:
 
 def evaluate_once(program: Optimizable, examples: Sequence[Example], judge: Judge, objective: Objective, workers: Workers) -> list[Rollout]:
     """Rollouts of a program as it stands, in the order of the examples; kept nowhere."""
-    executor = ThreadExecutor(workers.count)
-    processes = WorkerProcesses(workers.count) if workers.engine == "processes" else None
-    store = MemoryStore()
-    client = ModelClient(store, Meter(Budget(), Usage()), Breaker(), _never)
-
-    def runner(candidate: Candidate) -> RunRollout:
-        here = RolloutRunner(program, judge, objective, client.call)
-        return here if processes is None else processes.place(here, candidate.texts)
-
+    spec = RunSpec(program, (), examples, (), judge, {}, Budget(), Search(objective=objective), workers)
+    engine = Engine(spec, MemoryStore(), spec.budget, _never, lambda rollout, saved: None)
     try:
-        evaluator = Evaluator(runner, executor, store, _never, lambda rollout, saved: None)
-        return evaluator.run(Candidate(program.prompts), examples)
+        return engine.evaluate(Candidate(program.prompts), examples)
     finally:
-        executor.close()
-        if processes is not None:
-            processes.close()
+        engine.close()
+
+
+def overshoot(budget: Budget, paid: Usage) -> str | None:
+    """By how much what was paid is above the budget, in words, or None. It happens only where a model of the user's own keeps to no token limit."""
+    parts = []
+    if budget.tokens is not None and paid.tokens > budget.tokens:
+        parts.append(f"{paid.tokens - budget.tokens:,} of {budget.tokens:,} tokens")
+    if budget.usd is not None and paid.usd is not None and paid.usd > budget.usd + 1e-9:
+        parts.append(f"{paid.usd - budget.usd:.4f} of {budget.usd:.2f} USD")
+    if not parts:
+        return None
+    return f"The budget was passed by {' and by '.join(parts)}: calls in flight took more than the token limit that was sent with them."
 
 
 def _never() -> None:

@@ -39,6 +39,7 @@ class RunConfig(BaseModel):
         budget: fields of ``gl.Budget``; empty for the default budget.
         search: fields of ``gl.Search``; ``objective`` and ``reflection_limits`` are tables of their own.
         contract: fields of ``gl.Contract`` by module path; ``"*"`` is the program as a whole.
+        prices: USD per million input and output tokens, by model.
         run: name or folder of the run; None makes a name.
         workers: as ``optimize`` takes them.
         out: where to write the prompts of a finished run.
@@ -57,6 +58,7 @@ class RunConfig(BaseModel):
     budget: dict[str, Any] = Field(default_factory=dict)
     search: dict[str, Any] = Field(default_factory=dict)
     contract: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    prices: dict[str, list[float]] = Field(default_factory=dict)
     run: str | None = None
     workers: int | str = 16
     out: Path | None = None

@@ -12,8 +12,6 @@ from gepa_lite.cli.options import Json, Quiet
 
 if TYPE_CHECKING:
     from gepa_lite.api import Prepared
-    from gepa_lite.lm.protocol import LMInfo
-    from gepa_lite.session import RunSpec
 
 PROGRAM = "gepa_lite.demo.task:Fernpost"
 BUNDLE_NAME = "fernpost.prompts.json"
@@ -77,18 +75,12 @@ def _fetch_missing(names: list[str]) -> None:
 
 def _capped(prepared: Prepared) -> Prepared:
     """The run with a dollar cap where a model has a price above zero."""
-    from gepa_lite.api import DEFAULT_USD
+    from gepa_lite.budgeting import DEFAULT_USD, costs_dollars
 
     spec = prepared.spec
-    prices = _models(spec)
-    known = all(info.priced for info in prices)
-    if not known or not any((info.usd_per_input_token or 0) + (info.usd_per_output_token or 0) > 0 for info in prices):
+    if not costs_dollars(spec):
         return prepared
     return dataclasses.replace(prepared, spec=spec.with_budget(dataclasses.replace(spec.budget, usd=DEFAULT_USD)))
-
-
-def _models(spec: RunSpec) -> list[LMInfo]:
-    return [lm.describe() for lm in (*spec.program.models.values(), *(lm for lm, _ in spec.reflectors.values()))]
 
 
 def _plan(prepared: Prepared, lm: str, reflection_lm: str | None) -> str:
@@ -104,7 +96,7 @@ def _plan(prepared: Prepared, lm: str, reflection_lm: str | None) -> str:
     ]
     if budget.usd is not None:
         lines.append(f"Cost:     at most {budget.usd:.2f} USD: the run stops before a call that might pass it.")
-    elif not all(info.priced for info in _models(spec)):
+    elif not all(spec.describe(lm).priced for lm in spec.models):
         lines.append(f"Cost:     a model's price is not known, so dollars are not capped; {budget.describe()} is what bounds it.")
     if lm.startswith("local/") and budget.rollouts is not None:
         lines.append(

@@ -29,6 +29,7 @@ class Recipe(BaseModel):
         reflection_lm: who rewrites, or models with their weights; None for the program's model.
         search: fields of ``gl.Search``.
         contract: fields of ``gl.Contract`` by module path.
+        prices: USD per million input and output tokens, by model.
         workers: as ``optimize`` takes them.
         out: where to write the prompts of the finished run.
         imports: folders to import from.
@@ -50,6 +51,7 @@ class Recipe(BaseModel):
     reflection_lm: str | dict[str, float] | None = None
     search: dict[str, Any] = Field(default_factory=dict)
     contract: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    prices: dict[str, list[float]] = Field(default_factory=dict)
     workers: int | str = 16
     out: Path | None = None
     imports: list[Path] = Field(default_factory=list)
@@ -98,6 +100,7 @@ class Recipe(BaseModel):
             budget=budget,
             search=search,
             contract={path: make_record(Contract, table, f"contract.{path}") for path, table in self.contract.items()} or None,
+            prices=self.prices or None,
             workers=self.workers,
         )
 
@@ -124,6 +127,7 @@ def recipe_of(config: RunConfig, file: Path | None) -> Recipe:
         reflection_lm=config.reflection_lm,
         search=config.search,
         contract=config.contract,
+        prices=config.prices,
         workers=config.workers,
         out=None if config.out is None else config.out.absolute(),
         imports=list(dict.fromkeys(folders)),

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from gepa_lite.cli.options import BudgetProposals, BudgetRollouts, BudgetSeconds, BudgetTokens, BudgetUsd, Json, Quiet, budget_table
+from gepa_lite.cli.options import (
+    BudgetProposals,
+    BudgetRollouts,
+    BudgetSeconds,
+    BudgetTokens,
+    BudgetUsd,
+    Json,
+    Prices,
+    Quiet,
+    budget_table,
+    price_table,
+)
 
 
 def run(  # noqa: PLR0913 - a command has as many parameters as options
@@ -47,6 +58,7 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
     search: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A field of gl.Search, e.g. fan=4; may be repeated.")
     ] = None,
+    price: Prices = None,
     name: Annotated[
         str | None, typer.Option("--run", metavar="NAME", help="A name under the runs' folder, or a path; an existing run goes on.")
     ] = None,
@@ -104,6 +116,7 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
         "reflection_lm": reflection_lm,
         "budget": budget_table(budget_rollouts, budget_tokens, budget_usd, budget_seconds, budget_proposals),
         "search": read_settings(search or []),
+        "prices": price_table(price or []),
         "run": name,
         "workers": workers,
         "out": out,

@@ -15,9 +15,10 @@ from typing import Protocol
 from gepa_lite.core.budget import Role
 from gepa_lite.core.call import Usage
 from gepa_lite.core.ids import content_hash
-from gepa_lite.errors import GepaLiteError, ModelError, StoreError
+from gepa_lite.errors import GepaLiteError, ModelError, ModelTimeoutError, StoreError
 from gepa_lite.lm.breaker import Breaker
 from gepa_lite.lm.meter import Meter, call_bound
+from gepa_lite.lm.prices import PriceTable
 from gepa_lite.lm.protocol import LM, Completion, Request
 
 
@@ -48,13 +49,24 @@ def call_key(lm: LM, request: Request, sample: int, address: tuple[int | str, ..
 
 
 class ModelClient:
-    """The run's way to its models. Safe to use from many threads; identical calls in flight are joined and paid once."""
+    """The run's way to its models. Safe to use from many threads; identical calls in flight are joined and paid once.
 
-    def __init__(self, store: CompletionStore, meter: Meter, breaker: Breaker, interrupted: Callable[[], None]) -> None:
+    Args:
+        store: where replies and what they cost are kept.
+        meter: holds tokens and dollars to the budget.
+        breaker: ends the run when models are down.
+        interrupted: raises where no new work may be taken.
+        prices: given by hand.
+    """
+
+    def __init__(
+        self, store: CompletionStore, meter: Meter, breaker: Breaker, interrupted: Callable[[], None], prices: PriceTable | None = None
+    ) -> None:
         self._store = store
         self._meter = meter
         self._breaker = breaker
         self._interrupted = interrupted
+        self._prices = prices or PriceTable()
         self._in_flight: dict[str, Future[Completion]] = {}
         self._unsaved: StoreError | None = None
         self._lock = threading.Lock()
@@ -91,7 +103,7 @@ class ModelClient:
                 del self._in_flight[key]
 
     def _pay(self, key: str, lm: LM, request: Request, role: Role) -> Completion:
-        info = lm.describe()
+        info = self._prices.describe(lm)
         self._interrupted()
         self._breaker.check(role)
         if self._unsaved is not None:
@@ -104,9 +116,10 @@ class ModelClient:
             self._store.begin_call(call_id, role, info.name, bound)
             started = time.perf_counter()
             try:
-                completion = _complete(lm, request)
+                completion = self._prices.settle(info.name, _complete(lm, request))
             except ModelError as error:
-                spent = Usage(calls=1)
+                # an endpoint may charge for a reply that came too late to be read
+                spent = bound if isinstance(error, ModelTimeoutError) else Usage(calls=1)
                 self._store.end_call(call_id, spent, time.perf_counter() - started, 1, error.kind)
                 self._breaker.failure(role, info.name, error)
                 raise

@@ -64,7 +64,7 @@ class Meter:
         """
         if self._usd is not None and bound.usd is None:
             raise UsageError(
-                "dollars are bounded, and a model that the feedback or program asks has no known price: bound rollouts or tokens instead."
+                "dollars are bounded, and a model that the feedback or program asks has no known price: give it by prices={'its name': (USD per million input tokens, per million output tokens)}, or bound rollouts or tokens instead."
             )
         with self._changed:
             while (lacking := self._lacking(bound)) is not None:

@@ -41,28 +41,29 @@ def why_stop(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], s
     for rule in search.stop:
         if reason := rule(state, search.objective, around):
             return Stopped("rule", reason)
-    return _budget(state, plan, uncommitted, search, around.elapsed)
+    return _budget(state, plan, uncommitted, search, around)
 
 
-def _budget(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], search: Search, elapsed: float) -> Stopped | None:
+def _budget(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], search: Search, around: Surroundings) -> Stopped | None:
     budget, spend, costs = state.budget, state.spend, state.costs
     steps = (*uncommitted, plan)
     tests = reserved_rollouts(state, search)
     rollouts, proposals = sum(step.rollouts for step in steps), sum(step.proposals for step in steps)
     for_test = f" and {tests:,} are kept for after the search" if tests else ""
     if budget.rollouts is not None and spend.rollouts + rollouts + tests > budget.rollouts:
-        left = budget.rollouts - spend.rollouts
+        left = max(0, budget.rollouts - spend.rollouts)
         return Stopped("budget", f"{left:,} of {budget.rollouts:,} rollouts are left; one more step may take {rollouts:,}{for_test}")
     if budget.proposals is not None and spend.proposals + proposals > budget.proposals:
         return Stopped("budget", f"{spend.proposals:,} of {budget.proposals:,} proposals are made")
-    if budget.seconds is not None and elapsed >= budget.seconds:
-        return Stopped("budget", f"{elapsed:,.0f} of {budget.seconds:,.0f} seconds are over")
+    if budget.seconds is not None and around.elapsed + around.kept >= budget.seconds:
+        kept = f" and {around.kept:,.0f} are kept for after the search" if around.kept else ""
+        return Stopped("budget", f"{around.elapsed:,.0f} of {budget.seconds:,.0f} seconds are over{kept}")
     tokens = (rollouts + tests) * costs.rollout_tokens + proposals * costs.reflection_tokens
     if budget.tokens is not None and spend.tokens + tokens > budget.tokens:
-        left = budget.tokens - spend.tokens
+        left = max(0, budget.tokens - spend.tokens)
         return Stopped("budget", f"{left:,} of {budget.tokens:,} tokens are left; one more step{for_test} may take {tokens:,.0f}")
     usd = (rollouts + tests) * costs.rollout_usd + proposals * costs.reflection_usd
     if budget.usd is not None and (spend.usd or 0.0) + usd > budget.usd:
-        left_usd = budget.usd - (spend.usd or 0.0)
+        left_usd = max(0.0, budget.usd - (spend.usd or 0.0))
         return Stopped("budget", f"{left_usd:.4f} of {budget.usd:.2f} USD are left; one more step{for_test} may take {usd:.4f}")
     return None

@@ -16,10 +16,12 @@ class Surroundings:
     Attributes:
         elapsed: seconds of the run so far, over all its sessions.
         stop_files: the stop files that exist, of those that the rules name.
+        kept: seconds that must be left for what comes after the search.
     """
 
     elapsed: float = 0.0
     stop_files: frozenset[str] = frozenset()
+    kept: float = 0.0
 
 
 class StopRule(Protocol):

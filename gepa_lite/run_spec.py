@@ -1,0 +1,146 @@
+"""A run as it was asked for, and whether another call asks for the same one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gepa_lite.core.budget import Budget
+from gepa_lite.core.contract import Contracts
+from gepa_lite.core.events import RunStarted
+from gepa_lite.core.example import Example
+from gepa_lite.errors import UsageError
+from gepa_lite.executors.workers import Workers
+from gepa_lite.lm.prices import PriceTable
+from gepa_lite.lm.protocol import LM, LMInfo
+from gepa_lite.program.optimizable import Optimizable
+from gepa_lite.rollouts.judge import Judge
+from gepa_lite.search.search import Search
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What is run.
+
+    Attributes:
+        program: with the seed prompts.
+        train: examples to learn from.
+        validation: examples that candidates are compared on.
+        test: sealed examples, scored once for seed and winner; may be empty.
+        judge: the feedback function.
+        reflectors: who rewrites: models and their weights, by name.
+        budget: the bounds.
+        search: the rules.
+        workers: rollouts at once, and their engine.
+        curve: examples that the search never sees, scored at milestones once it has ended; may be empty.
+        pins: examples that are in no other split and on which no candidate may score less than the seed.
+        pin_ids: all such examples, those of the validation set included.
+        contracts: what new texts must keep to.
+        prices: of models, given by hand.
+    """
+
+    program: Optimizable
+    train: Sequence[Example]
+    validation: Sequence[Example]
+    test: Sequence[Example]
+    judge: Judge
+    reflectors: Mapping[str, tuple[LM, float]]
+    budget: Budget
+    search: Search
+    workers: Workers
+    curve: Sequence[Example] = ()
+    pins: Sequence[Example] = ()
+    pin_ids: tuple[str, ...] = ()
+    contracts: Contracts = field(default_factory=Contracts)
+    prices: PriceTable = field(default_factory=PriceTable)
+
+    @property
+    def splits(self) -> Mapping[str, Sequence[Example]]:
+        """The examples by what they are for."""
+        return {"train": self.train, "validation": self.validation, "test": self.test, "curve": self.curve, "pins": self.pins}
+
+    @property
+    def examples(self) -> list[Example]:
+        """All examples."""
+        return [example for examples in self.splits.values() for example in examples]
+
+    @property
+    def models(self) -> list[LM]:
+        """The models that the program and the reflection call, each once; those that the feedback calls are not known beforehand."""
+        return list({id(lm): lm for lm in (*self.program.models.values(), *(lm for lm, _ in self.reflectors.values()))}.values())
+
+    def describe(self, lm: LM) -> LMInfo:
+        """What is known of a model, prices by hand included."""
+        return self.prices.describe(lm)
+
+    def settings(self) -> Mapping[str, Any]:
+        """What fixes the run's course, as JSON types; a resume must agree on it."""
+        return {
+            "search": self.search.fingerprint(),
+            "contract": self.contracts.to_data(),
+            "program": self.program.fingerprint,
+            "feedback": self.judge.fingerprint,
+            "task_models": {path: _model_name(lm) for path, lm in self.program.models.items()},
+            "reflection_models": {name: [_model_name(lm), weight] for name, (lm, weight) in self.reflectors.items()},
+        }
+
+    def with_budget(self, budget: Budget) -> RunSpec:
+        """The same run under another budget."""
+        return dataclasses.replace(self, budget=budget)
+
+    def least_rollouts(self) -> int:
+        """Rollouts of the smallest run that can do anything: the seed's validation, one accepted step, and what is kept for after the search."""
+        minibatch = min(self.search.least_minibatch, len(self.train))
+        scored = len(self.validation) + len(self.pins)
+        return self.search.repeats * (2 * scored + 2 * minibatch * self.search.fan) + self.rollouts_after
+
+    @property
+    def rollouts_after(self) -> int:
+        """Rollouts kept for after the search: the test set for seed and winner, the curve's milestones, the shortening pass."""
+        return 2 * len(self.test) + self.search.milestones * len(self.curve) + self.search.shorten
+
+    def started(self) -> RunStarted:
+        """The run's first event."""
+        return RunStarted(
+            self.settings(),
+            self.program.prompts,
+            tuple(example.id for example in self.train),
+            tuple(example.id for example in self.validation),
+            tuple(example.id for example in self.test),
+            self.budget,
+            self.pin_ids,
+            tuple(example.id for example in self.curve),
+        )
+
+
+def _model_name(lm: LM) -> str:
+    info = lm.describe()
+    return f"{info.name} at {info.endpoint}" if info.endpoint else info.name
+
+
+def check_same_run(before: RunStarted, now: RunStarted) -> None:
+    """Refuse to resume a run under other settings.
+
+    Raises:
+        UsageError: names each setting that differs.
+    """
+    problems = [
+        f"{key} was {_short(before.settings.get(key))} and is {_short(now.settings.get(key))}"
+        for key in now.settings
+        if before.settings.get(key) != now.settings.get(key)
+    ]
+    problems += [f"the seed prompt of {path!r} has changed" for path in now.texts if before.texts.get(path) != now.texts[path]]
+    for name in ("train_ids", "validation_ids", "test_ids", "pin_ids", "curve_ids"):
+        if getattr(before, name) != getattr(now, name):
+            problems.append(
+                f"the {name.removesuffix('_ids')} set has changed ({len(getattr(before, name))} examples then, {len(getattr(now, name))} now)"
+            )
+    if problems:
+        raise UsageError(f"this run was started with other settings: {'; '.join(problems)}. Use another run name, or restore them.")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."
