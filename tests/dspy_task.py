@@ -24,8 +24,9 @@ _FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]\n(.*?)(?=\n\n\[\[ ## |\n\nRespond wi
 
 
 def fields_of(messages: Messages) -> dict[str, str]:
-    """The input fields of a chat request in dspy's form."""
-    return dict(_FIELD.findall(messages[-1]["content"]))
+    """The input fields of a chat request in dspy's form, and under ``""`` the whole message."""
+    text = messages[-1]["content"]
+    return {**dict(_FIELD.findall(text)), "": text}
 
 
 def chat(**fields: Any) -> str:
