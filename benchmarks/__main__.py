@@ -10,7 +10,7 @@ from pathlib import Path
 import benchmarks
 from benchmarks.report import Options
 
-_PARTS = {"__main__", "engine_recording", "report"}
+_PARTS = {"__main__", "engine_recording", "fault_bench", "fault_task", "http_lm", "report"}
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -107,7 +107,7 @@ class WorkerProcesses:
             else:
                 self._free.put(worker)
                 return rollout
-        message = f"the worker process died {LIVES} times under this rollout ({last}): out of memory, or a program that ends its process"
+        message = f"the worker process died {LIVES} times under this rollout ({last}): out of memory, a program that ends its process, or a script without if __name__ == '__main__'"
         return Rollout(job.key, None, None, failure=Failure("worker", "world", message))
 
     def _take(self) -> _Worker:
@@ -121,7 +121,13 @@ class WorkerProcesses:
             if self._closed:
                 self._free.put(None)
                 raise RunError("the run is ending: no new worker process is started")
-            worker = _Worker(self._context, self._manifest, self._callers)
+            try:
+                worker = _Worker(self._context, self._manifest, self._callers)
+            except OSError as error:
+                self._free.put(None)
+                raise RunError(
+                    f"no worker process could be started ({error}). Lower workers, then resume; what was paid is kept."
+                ) from error
             self._living.add(worker)
         return worker
 
