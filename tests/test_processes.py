@@ -222,6 +222,29 @@ def test_what_can_t_be_sent_is_an_error_that_names_it(tmp_path: Path) -> None:
         run(tmp_path / "run", "processes:1", program=Stubborn(lm=program().models["gist"]))
 
 
+class OddInput(gl.Program):
+    """Gives its module what no pickle takes."""
+
+    say = gl.Module("word -> reply", "Repeat the word.")
+
+    def forward(self, word: str) -> gl.Outputs:
+        return self.say(word=threading.Lock())
+
+
+def grades_by_a_model_of_its_own(example: gl.Example, output: Any) -> float:
+    return float(Judge(lm=ScriptedLM(lambda request: '{"grade": 1}'))(reply="x").grade)
+
+
+def test_a_model_made_in_the_worker_that_can_t_be_sent_is_an_error_and_no_score() -> None:
+    with pytest.raises(UsageError, match="made in a worker process"):
+        gl.evaluate(Where(lm=ScriptedLM("hi")), [{"word": "a"}], feedback=grades_by_a_model_of_its_own, workers="processes:1")
+
+
+def test_a_rollout_that_can_t_be_sent_back_is_an_error_in_words() -> None:
+    with pytest.raises(UsageError, match="plain inputs"):
+        gl.evaluate(OddInput(lm=ScriptedLM("hi")), [{"word": "a"}], feedback=judge, workers="processes:1")
+
+
 def test_no_worker_outlives_the_run() -> None:
     result = gl.evaluate(Where(lm=ScriptedLM("hi")), [{"word": "a"}], feedback=in_another_process, workers="processes:1")
     with pytest.raises(ProcessLookupError):

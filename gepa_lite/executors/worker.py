@@ -16,6 +16,7 @@ from gepa_lite.core.budget import Role
 from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout, RolloutKey
+from gepa_lite.errors import UsageError
 from gepa_lite.executors.shipping import DistantLM, portable, unpack
 from gepa_lite.lm.protocol import LM, Completion, Request
 from gepa_lite.rollouts.rollout import RolloutRunner
@@ -76,8 +77,12 @@ class _Line:
         threading.Thread(target=self._listen, name="gepa-lite-line", daemon=True).start()
 
     def pay(self, lm: LM, request: Request, *, role: Role, sample: int, address: tuple[int | str, ...]) -> Completion:
-        """Have the driver make a call (``rollouts.rollout.PayForCall``)."""
-        named = lm.number if isinstance(lm, DistantLM) else pickle.dumps(lm)
+        """Have the driver make a call (``rollouts.rollout.PayForCall``).
+
+        Raises:
+            UsageError: a model that was made in the worker can't be sent to the driver.
+        """
+        named = lm.number if isinstance(lm, DistantLM) else _packed(lm)
         future: Future[Completion] = Future()
         with self._lock:
             self._numbers += 1
@@ -87,9 +92,14 @@ class _Line:
         return future.result()
 
     def send(self, done: Done) -> None:
-        """Tell the driver how the rollout ended."""
+        """Tell the driver how the rollout ended; what can't be sent ends the run in words instead of the process."""
+        try:
+            data = pickle.dumps(done)
+        except Exception as error:
+            words = f"a rollout can't be sent back from its worker process ({type(error).__name__}: {error}): give modules plain inputs, or use threads: workers=16."
+            data = pickle.dumps(Done(None, UsageError(words)))
         with self._lock:
-            self._pipe.send(done)
+            self._pipe.send_bytes(data)
 
     def next_job(self) -> Job:
         """Wait for work."""
@@ -116,6 +126,16 @@ class _Line:
                 future.set_exception(message.error)
             else:
                 future.set_result(message.completion)
+
+
+def _packed(lm: LM) -> bytes:
+    try:
+        return pickle.dumps(lm)
+    except Exception as error:
+        raise UsageError(
+            f"{lm.describe().name} was made in a worker process and can't be sent to the driver ({type(error).__name__}: {error}): "
+            f"make it outside of forward and feedback, or use threads: workers=16."
+        ) from error
 
 
 def serve(pipe: Connection) -> None:
