@@ -37,7 +37,7 @@ def resume(
     from gepa_lite.cli.output import answer, answer_json, only_the_answer, result_data
     from gepa_lite.cli.recipe import read_recipe
     from gepa_lite.cli.running import check_out, execute_run, finish
-    from gepa_lite.cli.stored import read_run
+    from gepa_lite.insight.stored import read_run
     from gepa_lite.store.folders import find_run
 
     folder = find_run(run)

@@ -10,7 +10,7 @@ import typer
 from gepa_lite.cli.options import Json
 
 if TYPE_CHECKING:
-    from gepa_lite.cli.stored import StoredRun
+    from gepa_lite.insight.stored import StoredRun
     from gepa_lite.ship.result import Result
 
 
@@ -26,7 +26,7 @@ def show(
     written last first.
     """
     from gepa_lite.cli.output import answer, answer_json, result_data
-    from gepa_lite.cli.stored import read_run
+    from gepa_lite.insight.stored import read_run
     from gepa_lite.errors import UsageError
     from gepa_lite.store.folders import find_run
 
@@ -133,7 +133,7 @@ def _list_runs(as_json: bool) -> None:
 
 def _row(folder: Path) -> dict[str, Any]:
     """A run for the list; one that can't be read does not hide the others."""
-    from gepa_lite.cli.stored import read_run
+    from gepa_lite.insight.stored import read_run
     from gepa_lite.errors import GepaLiteError
 
     try:

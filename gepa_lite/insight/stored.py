@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from gepa_lite.adapters.native import NativeProgram
-from gepa_lite.cli.config import make_record
 from gepa_lite.core.feedback import Objective
 from gepa_lite.errors import StoreError, UsageError
 from gepa_lite.program.program import Program
@@ -140,7 +139,13 @@ def _rules(state: RunState) -> Search:
     rules = state.started.settings.get("search")
     if not isinstance(rules, Mapping) or not isinstance(rules.get("objective"), Mapping):
         raise StoreError("The run does not say what its scores mean: another release of gepa_lite wrote it.")
-    return make_record(Search, {name: rules[name] for name in ("objective", "prefer", "require") if name in rules}, "search")
+    meaning = rules["objective"]
+    try:
+        low, high = meaning["range"]
+        objective = Objective(meaning["direction"], (float(low), float(high)))
+        return Search(objective=objective, **{name: rules[name] for name in ("prefer", "require") if name in rules})
+    except (KeyError, TypeError, ValueError, UsageError) as error:
+        raise StoreError(f"The run's rules can't be read ({error}): another release of gepa_lite wrote it.") from error
 
 
 def _worker(folder: Path) -> str | None:
