@@ -356,3 +356,13 @@ def test_the_page_runs() -> None:
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block, names)
     assert all(f"`{name}`" in page for name in LANDSCAPES)
+
+
+def test_a_review_that_blames_nobody_tells_every_module_the_same() -> None:
+    named = Landscape(dataclasses.replace(LANDSCAPES["unblamed"], blames=True), 3)
+    unnamed = landscape("unblamed", 3)
+    for example in unnamed.train:
+        told, hidden = named.judge(named.seed_texts, example), unnamed.judge(unnamed.seed_texts, example)
+        assert (hidden.score, hidden.text, hidden.modules) == (told.score, told.text, {})
+        assert {hidden.for_module(name) for name in unnamed.modules} == {told.text}
+    assert any(named.judge(named.seed_texts, example).modules for example in named.train)

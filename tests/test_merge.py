@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pytest
 
 import gepa_lite as gl
 from gepa_lite.core.budget import Budget
 from gepa_lite.core.events import Merged, RunStarted, SeedValidated, StepEnded, Validated
+from gepa_lite.search.front import prune
+from gepa_lite.search.frontier import front_of
 from gepa_lite.search.merge import ancestors, plan_merge
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
@@ -88,6 +94,53 @@ def test_a_merge_is_tried_once_and_failures_switch_merging_off() -> None:
     assert plan_merge(newer, Search(merge="complementary"), 4) is not None
     assert plan_merge(newer, Search(merge="complementary", merge_give_up=2), 4) is None
     assert plan_merge(newer, Search(merge="complementary", merge_attempts=2), 4) is None
+
+
+NO_GAIN = [((0,), {"a": "A2"}, (1, 1, 1, 0, 0, 0)), ((0,), {"b": "B2"}, (1, 1, 0, 1, 0, 0))]
+ENDED_EARLY = ((0,), {"a": "A3"}, (0, 0, None, None, None, None))
+
+
+@pytest.mark.parametrize(("lines", "joined"), [(TWO_LINES, True), (NO_GAIN, False)])
+def test_a_validation_that_ended_early_leaves_the_bound_on_a_pairs_gain_in_force(lines: list[Any], joined: bool) -> None:
+    for state in (pool(lines, (0,) * 6), pool([*lines, ENDED_EARLY], (0,) * 6)):
+        assert (plan_merge(state, Search(merge="complementary"), state.next_step) is not None) == joined
+
+
+def test_candidates_that_win_nothing_apart_are_not_joined() -> None:
+    assert plan_merge(pool([((0,), {"a": "A2"}, (0, 0)), ((0,), {"b": "B2"}, (0, 0))], (0, 0)), Search(), 2) is None
+
+
+def test_of_a_large_front_the_best_means_are_weighed() -> None:
+    """With continuous scores every candidate wins something; the pair must not be looked for among the newest alone, nor among all."""
+    width, draw = 42, random.Random(3)
+    first, last = (1.0,) + (0.9,) * 20 + (0.5,) * 21, (0.5,) * 21 + (0.9,) * 20 + (1.0,)
+    best = [((0,), {"a": "A+"}, first), ((0,), {"b": "B+"}, last)]
+    others = [((0,), {"a": f"A{i}"}, tuple(1.0 if i == place else draw.uniform(0, 0.8) for place in range(width))) for i in range(1, 41)]
+    state = pool([*best, *others], (0.0,) * width)
+    plan = plan_merge(state, Search(), state.next_step)
+    assert plan is not None
+    assert plan.parents == (1, 2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_pair_with_the_largest_gain_is_planned(seed: int) -> None:
+    draw = random.Random(seed)
+    lines = [((0,), {("a", "b")[i % 2]: f"T{i}"}, tuple(draw.choice((0, 0.5, 1)) for _ in range(12))) for i in range(6)]
+    state = pool(lines, (0,) * 12)
+    plan = plan_merge(state, Search(), state.next_step)
+    rows = state.table.array
+    front = prune(front_of(state, Search())).nonzero()[0].tolist()
+    gains = {
+        (i, j): np.maximum(rows[i], rows[j]).mean() - max(rows[i].mean(), rows[j].mean())
+        for i, j in itertools.combinations(front, 2)
+        if i and i % 2 != j % 2
+    }
+    best = max(gains.values(), default=0)
+    if plan is None:
+        assert best < 2 / 12
+    else:
+        assert gains[plan.parents] == pytest.approx(best)
+        assert best >= 2 / 12 - 1e-9
 
 
 def test_nothing_is_planned_before_the_paper_would() -> None:

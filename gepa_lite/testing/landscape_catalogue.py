@@ -93,11 +93,21 @@ _SPECS = (
         validation=20,
         reflector=Reflector(find=0.4, overfit=0.25, miss=0.15, lose=0.03, most=2),
     ),
+    LandscapeSpec(
+        "unblamed",
+        modules=4,
+        rules=3,
+        tail=0.6,
+        pairs=0.5,
+        wobble=0.2,
+        blames=False,
+        reflector=Reflector(find=0.6, garble=0.1, overfit=0.02, miss=0.2, most=2),
+    ),
 )
 
 LANDSCAPES: dict[str, LandscapeSpec] = {spec.name: spec for spec in _SPECS}
 TUNING = ("one-easy", "three-modules", "noisy", "deceptive", "overfitting", "mixed")
-HELD_BACK = ("one-many", "six-modules", "graded", "complementary", "niches", "small-data")
+HELD_BACK = ("one-many", "six-modules", "graded", "complementary", "niches", "small-data", "unblamed")
 
 
 def landscape(name: str, seed: int = 0) -> Landscape:

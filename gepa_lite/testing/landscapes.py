@@ -47,6 +47,7 @@ class LandscapeSpec:
         label_noise: share of examples whose label is wrong: their score is turned round.
         graded: scores are continuous, not 0 or 1.
         vague: share of examples whose review says that the answer is wrong and not why.
+        blames: whether a review has words of its own for each module at fault; without, every module hears the same words, and no rule of a search knows whom they concern.
         desks: 0, or 2 to 4 niches of the messages. The first holds every second case, the others share the rest.
         traps: how many of the desks, from the first on, tempt the reflection model to a shortcut.
         shortcut: how well a shortcut serves each message of its own desk, of what the rule would.
@@ -71,6 +72,7 @@ class LandscapeSpec:
     label_noise: float = 0.0
     graded: bool = False
     vague: float = 0.1
+    blames: bool = True
     desks: int = 0
     traps: int = 1
     shortcut: float = 0.8
@@ -239,7 +241,8 @@ class Landscape:
         if not any(faults.values()) and not self.spec.graded:
             # every rule stands there, and the answer is wrong all the same: the review still names what was not done
             faults = {module: [self._words.broken(module, rule)] for module, rule in case.needs}
-        words = {self.modules[module]: " ".join([opening, *found]) for module, found in faults.items() if found}
+        blamed = faults if self.spec.blames else {}
+        words = {self.modules[module]: " ".join([opening, *found]) for module, found in blamed.items() if found}
         return Feedback(score, " ".join([opening, *itertools.chain(*faults.values())]), words)
 
     def _kept(self, reading: Reading, rule: int, desk: int) -> float:
