@@ -21,8 +21,8 @@ def blame(
     validation gain is that of the whole candidate over its parent, so sentences that came together share it.
     """
     from gepa_lite.cli.output import answer, answer_json
-    from gepa_lite.insight.stored import read_run
     from gepa_lite.errors import UsageError
+    from gepa_lite.insight.stored import read_run
     from gepa_lite.search.winner import winner_of
     from gepa_lite.ship.blame import blame_of
     from gepa_lite.store.folders import find_run

@@ -26,8 +26,8 @@ def show(
     written last first.
     """
     from gepa_lite.cli.output import answer, answer_json, result_data
-    from gepa_lite.insight.stored import read_run
     from gepa_lite.errors import UsageError
+    from gepa_lite.insight.stored import read_run
     from gepa_lite.store.folders import find_run
 
     if run is None:
@@ -133,8 +133,8 @@ def _list_runs(as_json: bool) -> None:
 
 def _row(folder: Path) -> dict[str, Any]:
     """A run for the list; one that can't be read does not hide the others."""
-    from gepa_lite.insight.stored import read_run
     from gepa_lite.errors import GepaLiteError
+    from gepa_lite.insight.stored import read_run
 
     try:
         return _head(read_run(folder))
