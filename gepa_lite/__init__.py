@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gepa_lite.core.example import Example
     from gepa_lite.core.feedback import Feedback, Objective
     from gepa_lite.errors import GepaLiteError, ModelError, RolloutError, RunError, UsageError
+    from gepa_lite.insight.advice import Advice
+    from gepa_lite.insight.measures import Measures, measures
     from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
     from gepa_lite.program.module import Module
     from gepa_lite.program.outputs import Outputs
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from gepa_lite.splitting import Splits, split
 
 _HOMES = {
+    "Advice": "insight.advice",
     "Budget": "core.budget",
     "Call": "core.call",
     "Completion": "lm.protocol",
@@ -44,6 +47,7 @@ _HOMES = {
     "GepaLiteError": "errors",
     "LM": "lm.protocol",
     "LMInfo": "lm.protocol",
+    "Measures": "insight.measures",
     "ModelError": "errors",
     "Module": "program.module",
     "Objective": "core.feedback",
@@ -66,12 +70,14 @@ _HOMES = {
     "carry": "program.recorder",
     "evaluate": "api",
     "load_prompts": "bundle",
+    "measures": "insight.measures",
     "optimize": "api",
     "split": "splitting",
 }
 
 __all__ = [
     "LM",
+    "Advice",
     "Budget",
     "Call",
     "Completion",
@@ -82,6 +88,7 @@ __all__ = [
     "Feedback",
     "GepaLiteError",
     "LMInfo",
+    "Measures",
     "ModelError",
     "Module",
     "Objective",
@@ -104,6 +111,7 @@ __all__ = [
     "carry",
     "evaluate",
     "load_prompts",
+    "measures",
     "optimize",
     "split",
 ]
