@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gepa_lite.core.example import Example
     from gepa_lite.core.feedback import Feedback, Objective
     from gepa_lite.errors import GepaLiteError, ModelError, RolloutError, RunError, UsageError
+    from gepa_lite.guard.options import Guard
     from gepa_lite.insight.advice import Advice
     from gepa_lite.insight.measures import Measures, measures
     from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
@@ -45,6 +46,7 @@ _HOMES = {
     "Example": "core.example",
     "Feedback": "core.feedback",
     "GepaLiteError": "errors",
+    "Guard": "guard.options",
     "LM": "lm.protocol",
     "LMInfo": "lm.protocol",
     "Measures": "insight.measures",
@@ -87,6 +89,7 @@ __all__ = [
     "Example",
     "Feedback",
     "GepaLiteError",
+    "Guard",
     "LMInfo",
     "Measures",
     "ModelError",

@@ -15,6 +15,7 @@ from typing import Any
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.ids import jsonable
 from gepa_lite.executors.workers import WorkersSpec
+from gepa_lite.guard.options import Guard
 from gepa_lite.lm.resolve import LMSpec
 from gepa_lite.program.module import Module
 from gepa_lite.program.program import Program
@@ -134,7 +135,11 @@ def _is_plain(value: Any) -> bool:
     """Whether JSON can hold a value of a search and give it back."""
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
-    return value is None or isinstance(value, (str, int, float, Objective, ReflectionLimits))
+    return (
+        value is None
+        or isinstance(value, (str, int, float, Objective, ReflectionLimits))
+        or (isinstance(value, Guard) and not value.detectors)
+    )
 
 
 def _obstacle(

@@ -29,7 +29,7 @@ from gepa_lite.program.optimizable import Optimizable, Part
 from gepa_lite.rollouts.judge import Judge
 from gepa_lite.run_spec import RunSpec, check_same_run
 from gepa_lite.search.finish import Ending, finish
-from gepa_lite.search.gate import Gate
+from gepa_lite.search.gate import open_gate
 from gepa_lite.search.loop import Course, search_loop
 from gepa_lite.search.ports import ProgramFacts
 from gepa_lite.search.reserve import reserved_rollouts
@@ -156,7 +156,9 @@ class Session:
         self._interrupt = Interrupt()
         self._examples = {example.id: example for example in self.spec.examples}
         self._search = _fitted(self.spec.search, [lm for lm, _ in self.spec.reflectors.values()])
-        self._gate = Gate(self.spec.contracts)
+        program = self.spec.program
+        told = [program.purpose, *(part.words for part in program.parts.values())]
+        self._gate = open_gate(self.spec.contracts, self.spec.search, self.spec.splits, program.prompts, told)
         self._stop_files = stop_files_of(self.spec.search.stop)
         window, fan = self.spec.search.window, self.spec.search.fan
         # steps wait for their proposals, so each kind has threads of its own

@@ -75,6 +75,8 @@ EVERY_OPTION: list[dict[str, Any]] = [
     {"frontier": "hybrid", "objectives": ("prompt_tokens",)},
     {"shorten": 60},
     {"pins": tuple(rows(3, 8)), "fan": 2},
+    {"guard": "warn"},
+    {"guard": "off", "fan": 2},
 ]
 
 

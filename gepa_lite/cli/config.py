@@ -178,8 +178,10 @@ def check_keys(keys: Iterable[str], known: Iterable[str], what: str) -> None:
 
 def _field(hint: Any, value: Any, name: str) -> Any:
     """A field's value in the type that its annotation asks for; what only an object could be, a file can't give."""
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        return make_record(hint, value, name)
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    record = next((member for member in members if isinstance(member, type) and dataclasses.is_dataclass(member)), None)
+    if record is not None and isinstance(value, Mapping):
+        return make_record(record, value, name)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(_without_objects(hint))
     except PydanticSchemaGenerationError:

@@ -74,6 +74,7 @@ def result_data(result: Result[Any]) -> dict[str, Any]:
         "winner": result.winner_index,
         "candidates": [_candidate_data(member, result) for member in result.candidates],
         "proposals": outcome_counts(result.state),
+        "findings": [dataclasses.asdict(found) for found in result.findings],
         "cost": {
             "rollouts": spend.rollouts,
             "proposals": spend.proposals,

@@ -235,6 +235,13 @@ def _environment() -> Environment:
     )
 
 
+def template_sources() -> list[str]:
+    """Our templates as they are written."""
+    environment = _environment()
+    assert environment.loader is not None
+    return [environment.loader.get_source(environment, name)[0] for name in environment.list_templates(extensions=["j2"])]
+
+
 @lru_cache(maxsize=8)
 def _compiled(text: str) -> JinjaTemplate:
     return _environment().from_string(text)

@@ -63,6 +63,7 @@ class Task:
         search: the rules.
         facts: what is known of the program, and what its texts must pass.
         ports: the way to the world.
+        heard: what the feedback said of the minibatch, by example id.
     """
 
     slot: Slot
@@ -71,6 +72,11 @@ class Task:
     search: Search
     facts: ProgramFacts
     ports: Ports
+    heard: tuple[tuple[str, str], ...] = ()
+
+    def check(self, text: str) -> list[Finding]:
+        """What a new text of the module breaks."""
+        return self.facts.gate.check(self.module, text, self.slot.parent.candidate, self.heard)
 
     @property
     def subject(self) -> Subject:
@@ -115,9 +121,10 @@ def rewrite(
     """
     # the worst first, so that what is cut to fit is what went well
     rollouts = sorted(rollouts, key=lambda rollout: rollout.value if rollout.value is not None else 0.0)
+    heard = tuple((r.key.example_id, " \n ".join((r.feedback.text, *r.feedback.modules.values()))) for r in rollouts if r.feedback)
     done = Rewriting()
     for number, module in enumerate(modules):
-        task = Task(slot, module, number, search, facts, ports)
+        task = Task(slot, module, number, search, facts, ports, heard)
         lessons = lessons_of(module, rollouts, slot.horizon, search.seed, (slot.step, slot.index))
         prompt = reflection_prompt(_template(task, state), task.subject, lessons, search.reflection_limits)
         done = replace(done, shown=_summed(done.shown, prompt.shown))
@@ -135,13 +142,13 @@ def _rewrite_one(task: Task, messages: tuple[Message, ...], done: Rewriting) -> 
         reply = task.ask(messages)
         done = replace(done, spend=done.spend + Spend(proposals=1, reflection=reply.usage))
         text = task.read(reply)
-        found = task.facts.gate.check(task.module, text, task.slot.parent.candidate)
+        found = task.check(text)
         done = replace(done, findings=(*done.findings, *found))
         if blocking := [finding for finding in found if finding.blocks]:
             reply = task.ask(once_more(task.subject, task.slot.proposer, text, blocking, task.search.edit_words), _ONCE_MORE)
             done = replace(done, spend=done.spend + Spend(reflection=reply.usage))
             text = task.read(reply)
-            found = [replace(finding, attempt=1) for finding in task.facts.gate.check(task.module, text, task.slot.parent.candidate)]
+            found = [replace(finding, attempt=1) for finding in task.check(text)]
             done = replace(done, findings=(*done.findings, *found))
             if blocking := [finding for finding in found if finding.blocks]:
                 return done.without(_code(blocking), in_words(blocking) or "")
@@ -158,7 +165,7 @@ def _rewrite_one(task: Task, messages: tuple[Message, ...], done: Rewriting) -> 
 
 
 def _code(blocking: Sequence[Finding]) -> str:
-    return "contract" if blocking[0].rule.startswith("contract:") else "leak"
+    return "contract" if any(finding.rule.startswith("contract:") for finding in blocking) else "leak"
 
 
 def _template(task: Task, state: RunState) -> Template:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.ids import content_hash, jsonable, text_hash
 from gepa_lite.errors import UsageError
+from gepa_lite.guard.options import MODES, Guard
 from gepa_lite.search.accept import ACCEPTANCE, Acceptance
 from gepa_lite.search.minibatch import Schedule
 from gepa_lite.search.reflect import ReflectionLimits
@@ -29,6 +30,7 @@ _NAMES: Mapping[str, Collection[str]] = {
     "mixing": ("weights", "bandit"),
     "horizon": ("adaptive", "episode"),
     "prefer": ("score", "short"),
+    "guard": MODES,
 }
 _COUNTS = (
     "fan",
@@ -87,6 +89,8 @@ class Search:
         reflection_tokens: upper bound of the reflection model's reply; a reply cut off there is rejected.
         reflection_temperature: 1.0, so that two reflections on one prompt differ; None leaves it to the endpoint.
         max_prompt_tokens: the longest prompt accepted for a module, in estimated tokens.
+        guard: the leak guard: ``"reject"``: a proposed prompt that copies examples, personal data, secrets or our own instructions is asked for once more and then rejected; ``"warn"``: it goes on, and
+            the result lists what was found; ``"off"``; or a ``gl.Guard`` with further options.
         objectives: what candidates compete for beside the feedback's own objectives: ``("prompt_tokens",)`` keeps short prompts on the front. Needs another ``frontier`` than ``"example"``.
         prefer: which candidate is handed back: ``"score"``, the highest validation mean; ``"short"``, of those within one standard error of it the one with the fewest prompt tokens.
         shorten: rollouts, reserved from the start, for leaving out one sentence of the winner at a time; those that cost nothing on the validation set are dropped. The seed's own sentences stay.
@@ -125,6 +129,7 @@ class Search:
     reflection_tokens: int = 4_096
     reflection_temperature: float | None = 1.0
     max_prompt_tokens: int = 2_000
+    guard: Literal["reject", "warn", "off"] | Guard = "reject"
     objectives: tuple[str, ...] = ()
     prefer: Literal["score", "short"] = "score"
     shorten: int = 0
@@ -209,6 +214,11 @@ class Search:
         return SELECTORS[self.selector] if isinstance(self.selector, str) else self.selector
 
     @property
+    def leak_guard(self) -> Guard:
+        """The leak guard's options."""
+        return Guard(mode=self.guard) if isinstance(self.guard, str) else self.guard
+
+    @property
     def acceptance(self) -> Acceptance:
         """The acceptance rule itself."""
         return ACCEPTANCE[self.accept] if isinstance(self.accept, str) else self.accept
@@ -218,6 +228,7 @@ class Search:
         rules: dict[str, Any] = jsonable({item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name != "pins"})
         for name, rule in (("selector", self.parent_selector), ("accept", self.acceptance)):
             rules[name] = _named(rule)
+        rules["guard"] = self.leak_guard.fingerprint()
         rules["stop"] = [_named(rule) for rule in self.stop]
         # hashes, since these rules ship with the prompts and the examples may be private
         rules["pins"] = [pin if isinstance(pin, str) else content_hash(pin) for pin in self.pins]

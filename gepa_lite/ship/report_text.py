@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gepa_lite.core.call import Usage
 from gepa_lite.search.verdict import Comparison
+from gepa_lite.ship.findings import findings_text
 from gepa_lite.ship.verdict_text import curve_text, flips_text, objectives_text, prompt_cost_text, verdict_text
 from gepa_lite.ship.words import word_diff
 
@@ -24,6 +25,7 @@ def report_text(result: Result[Any]) -> str:
         curve_text(result),
         _costs(result.costs),
         prompt_cost_text(result),
+        findings_text(result.findings),
         _changes(result),
         _foot(result),
     ]

@@ -23,6 +23,7 @@ from gepa_lite.ship.blame import Blame, blame_of
 from gepa_lite.ship.break_even import BreakEven, break_even_of
 from gepa_lite.ship.bundle import write_bundle
 from gepa_lite.ship.evidence import Flip, Milestone, flips_of, milestones_of_run, objectives_of, plot_curve
+from gepa_lite.ship.findings import Found, findings_of
 from gepa_lite.ship.report_text import report_text
 
 P = TypeVar("P")
@@ -127,6 +128,11 @@ class Result(Generic[P]):
     def flips(self) -> list[Flip]:
         """The examples of the test set (of the validation set where there is none) whose score changed, those that got worse first, with inputs and both outputs."""
         return flips_of(self.state, self.candidates[self.winner_index], self.objective, self.run)
+
+    @property
+    def findings(self) -> list[Found]:
+        """What the contract and the leak guard found in proposed prompts: module, rule, place and, for a copy, the example; never a secret itself."""
+        return findings_of(self.state, self.winner_index)
 
     @property
     def blame(self) -> list[Blame]:

@@ -1,0 +1,325 @@
+"""How often does the leak guard refuse an honest prompt, and how often does it find a copy?
+
+Honest: hand-written prompts that name labels, define them and paraphrase rules; and sentences of the same domain that the guard has not seen (the test set's inputs against training and
+validation examples alone). Copies: test inputs put into an honest prompt, as they are and lightly edited; answers beside what they answer; made-up personal data and secrets; talk about
+prompts. Only counts are printed, never a text.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gepa_lite as gl
+from benchmarks.report import Options, Report, Row
+from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.contract import Contracts
+from gepa_lite.core.example import Example, make_example
+from gepa_lite.core.seeds import stream
+from gepa_lite.core.sentences import sentences_of
+from gepa_lite.demo.task import Fernpost
+from gepa_lite.search.gate import Gate, open_gate
+from gepa_lite.testing import ScriptedLM
+
+DATA = Path(os.environ.get("GEPA_LITE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DEMO = Path(gl.__file__).parent / "demo" / "data"
+PROMPTS: dict[str, list[str]] = json.loads((Path(__file__).parent / "guard_prompts.json").read_text("utf-8"))
+COPIES, QUICK_COPIES = 300, 40
+SMALL = 50
+Splits = Mapping[str, Sequence[Example]]
+
+
+@dataclass(frozen=True)
+class Set:
+    """A data set, and the programs it is tried with: by name, one prompt and the output types."""
+
+    name: str
+    splits: Splits
+    text: str
+    prompt: str
+    outputs: Mapping[str, str]
+    honest: str = ""
+
+    def gate(self, output: str, splits: Splits | None = None) -> Gate:
+        """The gate of a run on this set."""
+
+        class Task(gl.Program):
+            step = gl.Module(f"{self.text} -> {self.outputs[output]}", self.prompt)
+
+        return _gate(Task(ScriptedLM("x")), splits or self.splits)
+
+
+def _gate(program: gl.Program, splits: Splits) -> Gate:
+    from gepa_lite.adapters.native import NativeProgram
+
+    native = NativeProgram(program)
+    told = [native.purpose, *(part.words for part in native.parts.values())]
+    return open_gate(Contracts(), gl.Search(), splits, native.prompts, told)
+
+
+def run(options: Options) -> Report:
+    """Count."""
+    rows: list[Row] = []
+    counted = 0
+    copies = QUICK_COPIES if options.quick else COPIES
+    sets = _sets()
+    for data in sets:
+        for measure, flagged, n in (*_honest(data, options), *_left_out(data), *_copied(data, copies)):
+            rows.append(_row(f"{data.name}: {measure}", flagged, n))
+            counted += n
+    for measure, flagged, n in (*_demo(), *_sensitive(sets[0])):
+        rows.append(_row(measure, flagged, n))
+        counted += n
+    rows += _speed(sets)
+    return Report("guard", rows, counted, options.seeds, extra={"rows_say": "flagged of n; honest ones should be few, copies many"})
+
+
+def _row(measure: str, flagged: int, n: int) -> Row:
+    return Row(measure, f"{flagged} of {n} ({100 * flagged / n:.1f} %)" if n else "0 of 0")
+
+
+def _rows(file: str) -> list[dict[str, Any]]:
+    path = DATA / file
+    data = path.read_bytes()
+    return [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8").splitlines()]
+
+
+def _splits(file: str, text: str, labels: Sequence[str]) -> Splits:
+    found: dict[str, list[Example]] = {"train": [], "validation": [], "test": []}
+    for row in _rows(file):
+        split = {"val": "validation"}.get(row["split"], row["split"])
+        if split in found:
+            found[split].append(make_example({name: row[name] for name in (text, *labels)}, [text], [], file))
+    if not found["validation"]:
+        half = len(found["train"]) // 2
+        found["train"], found["validation"] = found["train"][:half], found["train"][half:]
+    return found
+
+
+def _sets() -> list[Set]:
+    classes = {name: sorted({row["label"] for row in _rows(f"cls/{name}.jsonl")}) for name in ("trec", "banking77")}
+    outputs = {
+        name: {"labels as a type": f"label: Literal[{', '.join(map(repr, found))}]", "labels unnamed": "label"}
+        for name, found in classes.items()
+    }
+    baseline = (DATA / "facility/baseline_prompt.txt").read_text("utf-8")
+    return [
+        Set("trec", _splits("cls/trec.jsonl", "text", ["label"]), "text", "Choose the label that fits the text.", outputs["trec"], "trec"),
+        Set(
+            "banking77",
+            _splits("cls/banking77.jsonl", "text", ["label"]),
+            "text",
+            "Choose the label that fits the text.",
+            outputs["banking77"],
+            "banking77",
+        ),
+        Set(
+            "facility",
+            _splits("facility/facility_support.jsonl", "input", ["urgency", "sentiment", "categories"]),
+            "input",
+            baseline,
+            {"the source's prompt": "answer"},
+            "facility",
+        ),
+        Set(
+            "gsm8k",
+            _splits("math/gsm8k.jsonl.gz", "question", ["solution", "answer"]),
+            "question",
+            "Solve the problem.",
+            {"": "answer: float"},
+        ),
+        Set(
+            "pupa",
+            _splits("pupa/pupa.jsonl.gz", "user_query", ["pii_units", "target_response"]),
+            "user_query",
+            "Write a request without private facts.",
+            {"": "request"},
+        ),
+    ]
+
+
+def _flags(gate: Gate, text: str, prompt: str, *rules: str) -> bool:
+    """Whether the guard refuses a prompt with the text in it, for one of the rules."""
+    found = gate.check("step", f"{prompt}\n{text}", Candidate({"step": prompt}))
+    return any(not item.rule.startswith("contract:") and (not rules or item.rule in rules) for item in found)
+
+
+def _honest(data: Set, options: Options) -> Iterable[tuple[str, int, int]]:
+    if not data.honest:
+        return
+    prompts = PROMPTS[data.honest]
+    sentences = [sentence.strip() for prompt in prompts for sentence in sentences_of(prompt)]
+    for output in data.outputs:
+        gate = data.gate(output)
+        yield f"honest sentences, {output}", sum(_flags(gate, text, data.prompt) for text in sentences), len(sentences)
+        small = [_small(data, output, seed) for seed in options.seeds]
+        flagged = sum(_flags(gate, text, data.prompt) for gate in small for text in sentences)
+        yield f"honest sentences, {output}, {SMALL} examples a split", flagged, len(sentences) * len(small)
+        yield f"honest prompts, {output}", sum(_flags(gate, text, data.prompt) for text in prompts), len(prompts)
+        yield f"all of them as one prompt, {output}", int(_flags(gate, "\n".join(prompts), data.prompt)), 1
+
+
+def _small(data: Set, output: str, seed: int) -> Gate:
+    draw = stream(seed, "small", data.name)
+    return data.gate(output, {name: draw.sample(list(found), min(SMALL, len(found))) for name, found in data.splits.items()})
+
+
+def _left_out(data: Set) -> Iterable[tuple[str, int, int]]:
+    """Sentences of the domain that are in no example: the test inputs, the test set not shown to the guard."""
+    gate = data.gate(next(iter(data.outputs)), {**data.splits, "test": []})
+    texts = [sentence.strip() for example in data.splits["test"] for sentence in sentences_of(str(example[data.text]))]
+    yield (
+        "unseen sentences of the domain",
+        sum(_flags(gate, text, data.prompt, "copied_input", "copied_label") for text in texts),
+        len(texts),
+    )
+
+
+def _copied(data: Set, copies: int) -> Iterable[tuple[str, int, int]]:
+    gate = data.gate(next(iter(data.outputs)))
+    everything = [example for split in data.splits.values() for example in split]
+    chosen = stream(0, "copies", data.name).sample(everything, min(copies, len(everything)))
+    rules = ("copied_input", "copied_label")
+    edits: dict[str, Callable[[str, random.Random], str]] = {
+        "as it is": lambda text, draw: text,
+        "lower case, no punctuation": lambda text, draw: re.sub(r"[^\w\s]", "", text.lower()),
+        "one word in six left out": _without_words,
+        "one word in six replaced": _with_other_words,
+    }
+    for least, most, length in ((1, 5, "up to 5 words"), (6, 9, "6 to 9 words"), (10, 10**9, "10 words and more")):
+        some = [example for example in chosen if least <= len(re.findall(r"\w+", str(example[data.text]))) <= most]
+        if not some:
+            continue
+        for name, edit in edits.items():
+            texts = [edit(str(example[data.text]), stream(0, name, example.id)) for example in some]
+            yield f"copied inputs of {length}, {name}", sum(_flags(gate, text, data.prompt, *rules) for text in texts), len(texts)
+    yield from _answers(data, gate, chosen)
+
+
+def _answers(data: Set, gate: Gate, chosen: Sequence[Example]) -> Iterable[tuple[str, int, int]]:
+    if data.name == "gsm8k":
+        table = [f"{str(example['question'])[:60]}: {example['answer']}" for example in chosen]
+        yield "answers beside the question's first 60 characters", sum(_flags(gate, text, data.prompt) for text in table), len(table)
+        solved = [str(example["solution"]) for example in chosen]
+        yield "copied solutions", sum(_flags(gate, text, data.prompt) for text in solved), len(solved)
+    if data.name == "pupa":
+        units = list(dict.fromkeys(str(unit) for example in chosen for unit in example["pii_units"] if unit))
+        yield "private facts, each alone", sum(_flags(gate, f"Leave out {unit}.", data.prompt) for unit in units), len(units)
+
+
+def _without_words(text: str, draw: random.Random) -> str:
+    words = text.split()
+    for _ in range(max(1, len(words) // 6)):
+        del words[draw.randrange(len(words))]
+    return " ".join(words)
+
+
+def _with_other_words(text: str, draw: random.Random) -> str:
+    words = text.split()
+    for place in draw.sample(range(len(words)), max(1, len(words) // 6)):
+        words[place] = "thing"
+    return " ".join(words)
+
+
+def _demo() -> Iterable[tuple[str, int, int]]:
+    names = {"train": "train", "validation": "validation", "test": "test"}
+    splits = {
+        split: [make_example(json.loads(line), ["message"], [], split) for line in (DEMO / f"{file}.jsonl").read_text("utf-8").splitlines()]
+        for split, file in names.items()
+    }
+    gate = _gate(Fernpost(ScriptedLM("x")), splits)
+    seed = Fernpost(ScriptedLM("x")).prompts
+    sentences = [sentence.strip() for prompt in PROMPTS["demo"] for sentence in sentences_of(prompt)]
+    flagged = sum(bool(gate.check("topic", f"{seed['topic']}\n{text}", Candidate(seed))) for text in sentences)
+    yield "demo: honest sentences, house rules included", flagged, len(sentences)
+    messages = [str(example["message"]) for examples in splits.values() for example in examples]
+    flagged = sum(bool(gate.check("topic", f"{seed['topic']}\n{text}", Candidate(seed))) for text in messages)
+    yield "demo: copied messages", flagged, len(messages)
+
+
+def _sensitive(data: Set) -> Iterable[tuple[str, int, int]]:
+    gate = data.gate(next(iter(data.outputs)))
+    yield (
+        "look-alikes of personal data and secrets",
+        sum(_flags(gate, text, data.prompt) for text in PROMPTS["look_alikes"]),
+        len(PROMPTS["look_alikes"]),
+    )
+    honest = [text for name in ("trec", "banking77", "facility", "demo") for text in PROMPTS[name]]
+    yield "honest prompts, as talk about prompts", sum(_flags(gate, text, data.prompt, "meta") for text in honest), len(honest)
+    yield "talk about prompts", sum(_flags(gate, text, data.prompt, "meta") for text in PROMPTS["meta"]), len(PROMPTS["meta"])
+    for kind, rule, texts in (("personal data", "personal", made_up_personal()), ("secrets", "secret", made_up_secrets())):
+        yield f"made-up {kind}", sum(_flags(gate, f"Mind {text} here.", data.prompt, rule) for text in texts), len(texts)
+
+
+def made_up_personal() -> list[str]:
+    """Personal data with valid forms and check digits that are nobody's: reserved, or of the schemes' own documentation."""
+    people = [
+        f"{first}.{last}@{host}"
+        for first in ("ada", "grace", "alan")
+        for last in ("king", "hill")
+        for host in ("mailbox.org", "uni-mail.de")
+    ]
+    phones = ["+44 20 7946 0018", "+1 (212) 555-0142", "+49 30 901820", "+33 1 42 68 53 00"]
+    cards = ["4111 1111 1111 1111", "5500-0000-0000-0004", "340000000000009", "6011000000000004"]
+    accounts = ["DE89 3704 0044 0532 0130 00", "GB29NWBK60161331926819", "FR14 2004 1010 0505 0001 3M02 606"]
+    return [*people, *phones, *cards, *accounts, "536-90-4399"]
+
+
+def made_up_secrets() -> list[str]:
+    """Keys of the usual forms, put together here so that no scanner takes this file for a leak."""
+    draw = stream(0, "secrets")
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+    def text(count: int) -> str:
+        return "".join(draw.choice(letters) for _ in range(count))
+
+    def upper(count: int) -> str:
+        return "".join(draw.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") for _ in range(count))
+
+    kinds: list[Callable[[], str]] = [
+        lambda: "AK" + "IA" + upper(16),
+        lambda: "gh" + "p_" + text(36),
+        lambda: "sk" + "_live_" + text(24),
+        lambda: "sk-" + text(20) + "T3Blbk" + "FJ" + text(20),
+        lambda: "sk-ant-api03-" + text(40) + "1a2",
+        lambda: "xo" + "xb-" + "123456789012-1234567890123-" + text(24),
+        lambda: "gl" + "pat-" + text(20),
+        lambda: "np" + "m_" + text(36),
+        lambda: "SG" + "." + text(22) + "." + text(43),
+        lambda: "https://admin:" + text(12) + "@db.internal/x",
+        lambda: "-----BEGIN RSA " + "PRIVATE KEY-----",
+    ]
+    return [kind() for kind in kinds for _ in range(4)]
+
+
+def _speed(sets: Sequence[Set]) -> list[Row]:
+    """A prompt of 2,000 tokens against 1,000 examples."""
+    data = sets[1]
+    splits = {"train": data.splits["train"][:400], "validation": data.splits["validation"][:300], "test": data.splits["test"][:300]}
+    start = time.perf_counter()
+    gate = data.gate("labels as a type", splits)
+    built = time.perf_counter() - start
+    text = " ".join(PROMPTS["banking77"] * 3)[:8_000]
+    taken = []
+    for _ in range(31):
+        start = time.perf_counter()
+        gate.check("step", text, Candidate({"step": text[:6_000]}))
+        taken.append(time.perf_counter() - start)
+    return [
+        Row("the index of 1,000 examples, ms", 1_000 * built),
+        Row(
+            "a look at a prompt of 2,000 tokens, 1,000 examples, ms (median of 31)",
+            1_000 * statistics.median(taken),
+            goal="< 100",
+            met=statistics.median(taken) < 0.1,
+        ),
+    ]
