@@ -10,7 +10,17 @@ from pathlib import Path
 import benchmarks
 from benchmarks.report import Options
 
-_PARTS = {"__main__", "engine_recording", "fault_bench", "fault_task", "http_lm", "report"}
+_PARTS = {
+    "__main__",
+    "engine_recording",
+    "fault_bench",
+    "fault_task",
+    "http_lm",
+    "report",
+    "search_runs",
+    "search_tables",
+    "utilization_task",
+}
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -1,213 +1,173 @@
-"""Our search beside upstream ``gepa`` on the simulated landscapes: held-out score at equal rollouts, and rollouts to 90 % and 95 % of the attainable score.
+"""Our search beside upstream ``gepa`` on the simulated landscapes: exact held-out scores at equal rollouts, and rollouts to 90 % and 95 % of the attainable score.
 
-``python -m benchmarks search --seeds 0-49 [--landscapes a,b] [--optimizers paper,fan-4,peer] [--rollouts 1000]``. Each (landscape, optimizer) pair has a file of its own under
-``benchmarks/results/search/``; seeds that it holds are not run again, so an interrupted table continues. Held-out scores are exact, not sampled.
+``python -m benchmarks search --seeds 0-49 [--tables peer,defaults,paper,noise] [--landscapes a,b] [--optimizers a,b] [--minutes 5] [--cells FOLDER]``. One search of 2,000 rollouts gives a cell; each optimizer's cells are
+kept in a file of its own, under ``benchmarks/results/search/`` unless told otherwise, and what a file holds is not run again, so an interrupted table goes on where it ended (``--minutes`` ends it after so long). A report runs
+one kept cell of each optimizer again, and says whether it came out the same: where it did not, the code has changed since, and the file is to be deleted.
+
+The tables: ``peer``, our defaults and the paper's settings beside the peer's; ``defaults``, one rule of the defaults changed at a time; ``paper``, one rule added to the paper's; ``noise``, fans and windows
+on the tuning landscapes without score noise and with much.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.report import Options, Report, Row
-from gepa_lite import Budget, Search
-from gepa_lite.search.verdict import compare
-from gepa_lite.testing import HELD_BACK, LANDSCAPES, TUNING, Landscape, landscape, run_landscape
+from benchmarks.search_runs import CHECKPOINTS, OURS, ROLLOUTS, VARIANTS, Cells, fill, search
+from benchmarks.search_tables import KEY, Entry, Outcomes, against, beside, markdown, rollouts_to
+from gepa_lite.testing import LANDSCAPES, TUNING
 
 RESULTS = Path(__file__).parent / "results" / "search"
-CHECKPOINTS = (200, 500, 1_000, 2_000)
 
-OURS: Mapping[str, Search] = {
-    "defaults": Search(),
-    "paper": Search.paper(),
-    "best": Search.paper(selector="best"),
-    "likely": Search.paper(selector="likely"),
-    "epsilon": Search.paper(selector="epsilon_greedy"),
-    "top-k": Search.paper(selector="top_k_pareto"),
-    "beam": Search.paper(selector="beam"),
-    "elite": Search.paper(selector="elite"),
-    "fan-2": Search.paper(fan=2),
-    "fan-4": Search.paper(fan=4),
-    "fan-8": Search.paper(fan=8),
-    "window-4": Search.paper(window=4),
-    "merge-paper": Search.paper(merge="paper"),
-    "merge": Search.paper(merge="complementary"),
-    "no-reuse": Search.paper(reuse=False),
-    "staged": Search.paper(validation="staged"),
-    "paired": Search.paper(accept="paired", minibatch=6),
-    "blame": Search.paper(modules="blame"),
-    "all-modules": Search.paper(modules="all"),
-    "hard": Search.paper(sampling="hard"),
-    "edit": Search.paper(proposer="edit"),
-    "defaults-fan-1": Search(fan=1),
-    "defaults-fan-2": Search(fan=2),
-    "defaults-fan-8": Search(fan=8),
-    "defaults-fan-16": Search(fan=16),
-    "defaults-pareto": Search(selector="pareto"),
-    "defaults-round-robin": Search(modules="round_robin"),
-    "defaults-no-merge": Search(merge="none"),
-    "defaults-full": Search(validation="full"),
-    "defaults-batch-5": Search(minibatch=5),
+_PAIRS = (("paper", "peer"), ("defaults", "peer"), ("defaults", "peer-merge"), ("defaults", "paper"))
+_ORDER = list(OURS)
+_CHANGES = _ORDER[_ORDER.index("fan-1") : _ORDER.index("paper+fan-4")]
+_ADDITIONS = _ORDER[_ORDER.index("paper+fan-4") :]
+_FANS = ("fan-1", "fan-2", "fan-8", "fan-16", "window-4", "window-16", "fan-1-window-4", "fan-1-window-16")
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "peer": ("defaults", "paper", "peer", "peer-merge"),
+    "defaults": ("defaults", *_CHANGES),
+    "paper": ("paper", *_ADDITIONS),
+    "noise": ("defaults", *_FANS),
 }
-PEER = {"peer": False, "peer-merge": True}
-Outcome = dict[str, Any]
-
-
-def run_ours(land: Landscape, rules: Search, rollouts: int, seed: int) -> Outcome:
-    """One search of ours."""
-    found = run_landscape(land, rules, Budget(rollouts=rollouts, proposals=2 * rollouts), seed=seed)
-    return _outcome(list(found.curve), found.attainable, rollouts)
-
-
-def run_peer(land: Landscape, merge: bool, rollouts: int, seed: int) -> Outcome:
-    """One search of upstream gepa on the same landscape, by an adapter of its own protocol. It may pass its budget; only what it found within counts."""
-    import gepa.api
-    from gepa.core.adapter import EvaluationBatch
-
-    class Quiet:
-        def log(self, message: str) -> None:
-            """Nothing."""
-
-    class Adapter:
-        asked = 0
-
-        def evaluate(self, batch: Sequence[Any], candidate: dict[str, str], capture_traces: bool = False) -> Any:
-            scorer = land.scorer(candidate, 0)
-            judged = [scorer.judge(example) if capture_traces else None for example in batch]
-            scores = [feedback.score if feedback is not None else scorer(example) for feedback, example in zip(judged, batch, strict=True)]
-            return EvaluationBatch(outputs=[None] * len(batch), scores=scores, trajectories=judged if capture_traces else None)
-
-        def make_reflective_dataset(
-            self, candidate: dict[str, str], eval_batch: Any, components: list[str]
-        ) -> dict[str, list[dict[str, str]]]:
-            return {name: [{"Feedback": feedback.for_module(name)} for feedback in eval_batch.trajectories] for name in components}
-
-        def propose_new_texts(
-            self, candidate: dict[str, str], dataset: Mapping[str, Sequence[Mapping[str, str]]], components: list[str]
-        ) -> dict[str, str]:
-            self.asked += 1
-            return {
-                name: land.reflect(name, candidate[name], [record["Feedback"] for record in dataset[name]], f"{seed}/{self.asked}")
-                for name in components
-            }
-
-    result: Any = gepa.api.optimize(
-        dict(land.seed_texts),
-        list(land.train),
-        list(land.validation),
-        adapter=Adapter(),  # type: ignore[arg-type]  # the protocol's docstring allows any object with these methods
-        max_metric_calls=rollouts,
-        use_merge=merge,
-        seed=seed,
-        logger=Quiet(),
-        track_best_outputs=False,
-    )
-    curve, best = [], -1.0
-    for texts, mean, spent in zip(result.candidates, result.val_aggregate_scores, result.discovery_eval_counts, strict=True):
-        if mean > best:
-            best = mean
-            curve.append((int(spent), land.held_out(texts)))
-    return _outcome(curve, land.attainable, rollouts)
-
-
-def _outcome(curve: list[tuple[int, float]], attainable: float, rollouts: int) -> Outcome:
-    def at(spent: int) -> float:
-        return next((score for cost, score in reversed(curve) if cost <= spent), curve[0][1])
-
-    def reached(share: float) -> int | None:
-        return next((cost for cost, score in curve if score >= share * attainable and cost <= rollouts), None)
-
-    return {
-        "at": {str(c): at(c) for c in CHECKPOINTS if c <= rollouts},
-        "to90": reached(0.9),
-        "to95": reached(0.95),
-        "attainable": attainable,
-    }
+_SCORES = {
+    "rule": "`{optimizer}`",
+    "score": "{score:.3f}",
+    "base": "{base:.3f}",
+    "95 % interval": "[{low:+.3f}, {high:+.3f}]",
+    "p (Holm)": "{holm:.3f}",
+}
+_BESIDE = {"landscape": "`{landscape}`", "": "{kind}", "rollouts": "{rollouts:,}", "ours": "{ours:.3f}", "peer": "{peer:.3f}"}
+_BESIDE |= {"ours - peer": "[{low:+.3f}, {high:+.3f}]", "p (Holm)": "{holm:.3f}"}
 
 
 def run(options: Options) -> Report:
     """Fill what is missing, then compare."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks search")
+    parser.add_argument("--tables", default="peer")
     parser.add_argument("--landscapes", default=",".join(LANDSCAPES))
-    parser.add_argument("--optimizers", default="defaults,paper,peer")
-    parser.add_argument("--rollouts", type=int, default=1_000)
+    parser.add_argument("--optimizers", help="run the cells of these alone")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so long; the next call goes on")
+    parser.add_argument("--cells", type=Path, default=RESULTS, help="where the cells lie")
+    parser.add_argument("--markdown", type=Path, help="write the tables there")
     chosen = parser.parse_args(list(options.rest))
     seeds = options.seeds[:4] if options.quick else options.seeds
-    names = chosen.landscapes.split(",")[:3] if options.quick else chosen.landscapes.split(",")
-    optimizers = chosen.optimizers.split(",")
-    table: dict[str, dict[str, dict[int, Outcome]]] = {}
-    for name in names:
-        for optimizer in optimizers:
-            table.setdefault(name, {})[optimizer] = _filled(name, optimizer, seeds, chosen.rollouts)
-    return Report(
-        "search",
-        _rows(table, optimizers, chosen.rollouts),
-        n=len(seeds),
-        seeds=seeds,
-        model="simulated landscapes",
-        extra={"rollouts": chosen.rollouts},
-    )
+    tables = ["peer"] if options.quick else chosen.tables.split(",")
+    names = chosen.landscapes.split(",")[: 3 if options.quick else None]
+    wanted = {optimizer: [*names] if set(tables) != {"noise"} else [] for table in tables for optimizer in TABLES[table]}
+    for optimizer in TABLES["noise"] if "noise" in tables else ():
+        wanted[optimizer] += [f"{name}~{variant}" for variant in VARIANTS for name in names if name in TUNING]
+    if chosen.optimizers:
+        wanted = {optimizer: wanted[optimizer] for optimizer in chosen.optimizers.split(",")}
+    cells = {optimizer: Cells(None if options.quick else chosen.cells, optimizer) for optimizer in wanted}
+    until = time.monotonic() + 60 * chosen.minutes
+    left = sum(fill(cells[optimizer], wanted[optimizer], seeds, until) for optimizer in wanted)
+    if left or chosen.optimizers:
+        raise SystemExit(f"{left} cells of {sum(map(len, wanted.values())) * len(seeds)} are left; the same command goes on with them")
+    rows, found = _repeats(cells, wanted, seeds), {}
+    for table in tables:
+        more, found[table] = _table(table, cells, names, seeds)
+        rows += more
+    if chosen.markdown:
+        chosen.markdown.write_text("\n\n".join(_pages(found)))
+    extra = {"rollouts": ROLLOUTS, "tables": found}
+    return Report("search", rows, n=len(seeds), seeds=seeds, model="simulated landscapes", extra=extra)
 
 
-def _filled(name: str, optimizer: str, seeds: Sequence[int], rollouts: int) -> dict[int, Outcome]:
-    path = RESULTS / f"{name}--{optimizer}--{rollouts}.json"
-    kept: dict[int, Outcome] = {int(seed): outcome for seed, outcome in json.loads(path.read_text()).items()} if path.exists() else {}
-    search: Callable[[Landscape, int], Outcome]
-    if optimizer in PEER:
-        search = lambda land, seed: run_peer(land, PEER[optimizer], rollouts, seed)  # noqa: E731, one of two short forms
-    else:
-        search = lambda land, seed: run_ours(land, OURS[optimizer], rollouts, seed)  # noqa: E731
-    for seed in seeds:
-        if seed not in kept:
-            kept[seed] = search(landscape(name, seed), seed)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(kept, sort_keys=True))
-    return {seed: kept[seed] for seed in seeds}
+def _repeats(cells: Mapping[str, Cells], wanted: Mapping[str, Sequence[str]], seeds: Sequence[int]) -> list[Row]:
+    """Whether one kept cell of each optimizer comes out the same again."""
+    differs = [
+        optimizer
+        for optimizer, kept in cells.items()
+        if kept.get(wanted[optimizer][0], seeds[-1:]) != [search(optimizer, wanted[optimizer][0], seeds[-1])]
+    ]
+    goal = "0" + (f" (delete the files of {', '.join(differs)})" if differs else "")
+    return [Row("optimizers whose kept cell comes out otherwise now", len(differs), goal=goal, met=not differs)]
 
 
-def _rows(table: Mapping[str, Mapping[str, Mapping[int, Outcome]]], optimizers: Sequence[str], rollouts: int) -> list[Row]:
-    base = "peer" if "peer" in optimizers else optimizers[0]
-    key = str(max(c for c in CHECKPOINTS if c <= rollouts))
+def _table(table: str, cells: Mapping[str, Cells], names: Sequence[str], seeds: Sequence[int]) -> tuple[list[Row], dict[str, Any]]:
+    """The rows and the entries of one table."""
+    if table == "noise":
+        rows, found = [], {}
+        for variant in VARIANTS:
+            noisy = [f"{name}~{variant}" for name in names if name in TUNING]
+            found[variant] = against(_of(cells["defaults"], noisy, seeds), {name: _of(cells[name], noisy, seeds) for name in _FANS})
+            rows += _change_rows(f"{variant}, defaults with", found[variant], "all")
+        return rows, found
+    outcomes = {optimizer: _of(cells[optimizer], names, seeds) for optimizer in TABLES[table]}
+    if table == "peer":
+        return _peer_table(outcomes)
+    base = "defaults" if table == "defaults" else "paper"
+    entries = against(outcomes.pop(base), outcomes)
+    rows = [row for kind in ("tuning", "held back") for row in _change_rows(f"{kind}, {base} with", entries, kind)]
+    return rows, {"changes": entries}
+
+
+def _of(cells: Cells, names: Sequence[str], seeds: Sequence[int]) -> Outcomes:
+    return {name: cells.get(name, seeds) for name in names}
+
+
+def _peer_table(outcomes: Mapping[str, Outcomes]) -> tuple[list[Row], dict[str, Any]]:
     rows: list[Row] = []
-    for optimizer in optimizers:
-        if optimizer == base:
-            continue
-        below = 0
-        means: list[tuple[float, float]] = []
-        for name, cells in table.items():
-            ours = [outcome["at"][key] for outcome in cells[optimizer].values()]
-            theirs = [outcome["at"][key] for outcome in cells[base].values()]
-            paired = compare(theirs, ours)
-            below += paired.high < 0
-            means.append((float(np.mean(ours)), float(np.mean(theirs))))
-            kind = "held back" if name in HELD_BACK else "tuning" if name in TUNING else ""
-            measure = f"{name} ({kind}): {optimizer} at {key}"
-            rows.append(Row(measure, means[-1][0], means[-1][1], means[-1][0] / means[-1][1], f"[{paired.low:+.3f}, {paired.high:+.3f}]"))
-        mine, other = np.mean(means, axis=0)
-        rows.append(
-            Row(f"ALL: {optimizer} at {key}", float(mine), float(other), float(mine / other), f"wholly below {base}: {below}", below == 0)
+    found: dict[str, Any] = {}
+    for ours, theirs in _PAIRS:
+        entries, label = beside(outcomes[ours], outcomes[theirs]), f"{ours} beside {theirs}"
+        found[label] = {"scores": entries}
+        for budget in CHECKPOINTS:
+            at = [entry for entry in entries if entry["rollouts"] == budget]
+            a, b = (sum(entry[side] for entry in at) / len(at) for side in ("ours", "peer"))
+            rows.append(Row(f"{label}: mean held-out score at {budget:,}", a, b, a / b))
+        below = [f"{e['landscape']} at {e['rollouts']:,}" for e in entries if e["high"] < 0]
+        above = sum(entry["low"] > 0 for entry in entries)
+        if ours == "paper":
+            differs = [f"{e['landscape']} at {e['rollouts']:,}" for e in entries if e["holm"] < 0.05]
+            rows.append(Row(f"{label}: differs after Holm, of {len(entries)}", len(differs), goal=f"0 {differs or ''}", met=not differs))
+        rows.append(Row(f"{label}: interval wholly above, of {len(entries)}", above))
+        rows.append(Row(f"{label}: interval wholly below, of {len(entries)}", len(below), goal=f"0 {below or ''}", met=not below))
+        for place, share in enumerate(("90", "95")):
+            ratio = found[label][f"to {share} %"] = rollouts_to(outcomes[ours], outcomes[theirs], place)
+            middle, goal = ratio["median ratio"], f"[{_cell(ratio['low'])}, {_cell(ratio['high'])}]"
+            aim = ours == "defaults" and theirs == "peer"
+            goal += f"; got there on {ratio['reached by'][0]} and {ratio['reached by'][1]} landscapes" + ("; <= 0.5" if aim else "")
+            met = (middle is not None and middle <= 0.5) if aim else None
+            rows.append(Row(f"{label}: rollouts to {share} %, median landscape", _cell(middle), None, middle, goal, met))
+    return rows, found
+
+
+def _change_rows(label: str, entries: Sequence[Entry], kind: str) -> list[Row]:
+    return [
+        Row(
+            f"{label} {e['optimizer']} at {KEY:,}",
+            e["score"],
+            e["base"],
+            e["score"] / e["base"],
+            f"[{e['low']:+.3f}, {e['high']:+.3f}], Holm p {e['holm']:.3f}",
         )
-        for share in ("to90", "to95"):
-            pairs = [(_median(cells[optimizer], share, rollouts), _median(cells[base], share, rollouts)) for cells in table.values()]
-            ratios = [a / b for a, b in pairs if a < 2 * rollouts or b < 2 * rollouts]
-            if ratios:
-                rows.append(
-                    Row(
-                        f"ALL: {optimizer}, rollouts {share}, median landscape",
-                        float(np.median(ratios)),
-                        1.0,
-                        float(np.median(ratios)),
-                        f"{len(ratios)} landscapes reached",
-                    )
-                )
-    return rows
+        for e in entries
+        if e["rollouts"] == KEY and e["kind"] == kind
+    ]
 
 
-def _median(cells: Mapping[int, Outcome], share: str, rollouts: int) -> float:
-    """The median over seeds; a search that never got there counts as twice its budget."""
-    return float(np.median([outcome[share] if outcome[share] is not None else 2 * rollouts for outcome in cells.values()]))
+def _cell(value: float | None) -> str:
+    return "never" if value is None else f"{value:.2f}"
+
+
+def _pages(found: Mapping[str, Any]) -> list[str]:
+    """All tables in Markdown, each after its heading."""
+    pages = []
+    for table, parts in found.items():
+        for part, entries in parts.items():
+            if table == "peer":
+                pages += [f"## {part}", markdown(entries["scores"], _BESIDE)]
+                pages += [str(entries[key]) for key in entries if key != "scores"]
+                continue
+            for kind in ("tuning", "held back", "all"):
+                for budget in CHECKPOINTS:
+                    chosen = [entry for entry in entries if entry["kind"] == kind and entry["rollouts"] == budget]
+                    if chosen:
+                        pages += [f"## {table} {part}: {kind} at {budget:,}", markdown(chosen, _SCORES)]
+    return pages

@@ -28,7 +28,7 @@ from gepa_lite.search.reply import UnusableReply
 from gepa_lite.search.select import SELECTORS
 from gepa_lite.search.state import RunState
 from gepa_lite.search.stop_rules import AllOf, Elapsed, NoImprovement, ScoreReached, StopFile, Surroundings, stop_files_of
-from gepa_lite.search.validate import _may_matter
+from gepa_lite.search.validate import _blocks, _may_matter
 from gepa_lite.store.memory import MemoryStore
 from gepa_lite.testing import ScriptedLM
 from tests.test_search_run import search
@@ -263,6 +263,14 @@ def test_a_hopeless_candidate_ends_early_and_a_good_one_does_not() -> None:
     assert _may_matter(state, rules, [1.0] * 20)
     unsolved = state_of(tuple([1.0] * 10 + [0.0] * 20))
     assert _may_matter(unsolved, rules, [1.0] * 5 + [0.0] * 5), "twenty examples that nobody solves are still to come"
+
+
+def test_a_staged_validation_waits_for_few_blocks() -> None:
+    ids = [str(i) for i in range(100)]
+    blocks = _blocks(ids, 10)
+    assert [len(block) for block in blocks] == [10, 20, 40, 30]
+    assert [i for block in blocks for i in block] == ids
+    assert _blocks(ids[:3], 10) == [("0", "1", "2")]
 
 
 def test_what_a_staged_validation_leaves_out_is_unrun_and_never_a_zero() -> None:

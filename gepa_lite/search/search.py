@@ -69,7 +69,7 @@ class Search:
         accept: ``"strict"`` (the paper's): the child must be better than its parent on the same minibatch; ``"non_strict"``: at least as good; ``"paired"``: better beyond chance; or an object of
             ``gepa_lite.search.accept``.
         validation: ``"full"`` (the paper's) or ``"staged"``: in blocks, ended early where the candidate's chance to lead or to win an example alone falls below ``validation_bound``.
-        validation_block: examples in a block.
+        validation_block: examples in the first block; each further one is twice as large as the one before.
         validation_bound: the chance below which a staged validation ends.
         merge: whether lineages that improved different modules are joined: ``"none"``, ``"paper"`` (after each accepted proposal, a pair drawn from the front) or ``"complementary"`` (the pair that wins
             on the most different examples). ``True`` and ``False`` stand for ``"complementary"`` and ``"none"``.

@@ -114,7 +114,12 @@ def broken_pins(state: RunState, pinned: Trial) -> list[int]:
 
 
 def _blocks(ids: Sequence[str], size: int) -> list[tuple[str, ...]]:
-    return [tuple(ids[start : start + size]) for start in range(0, len(ids), size)]
+    """Each twice as large as the one before: most weak candidates end in the first, and a good one, which waits for each block in turn, waits for few."""
+    blocks, start = [], 0
+    while start < len(ids):
+        blocks.append(tuple(ids[start : start + size]))
+        start, size = start + size, 2 * size
+    return blocks
 
 
 def _may_matter(state: RunState, search: Search, values: Sequence[float | None]) -> bool:
