@@ -2,7 +2,7 @@
 
 Honest: hand-written prompts that name labels, define them and paraphrase rules; and sentences of the same domain that the guard has not seen (the test set's inputs against training and
 validation examples alone). Copies: test inputs put into an honest prompt, as they are and lightly edited; answers beside what they answer; made-up personal data and secrets; talk about
-prompts. Only counts are printed, never a text.
+prompts. Only counts are printed, never a text. ``-- MODEL`` adds what a real model proposes: rewrites and edits of runs with the guard on "warn".
 """
 
 from __future__ import annotations
@@ -15,25 +15,30 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import gepa_lite as gl
 from benchmarks.report import Options, Report, Row
+from gepa_lite import api
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.contract import Contracts
 from gepa_lite.core.example import Example, make_example
 from gepa_lite.core.seeds import stream
 from gepa_lite.core.sentences import sentences_of
-from gepa_lite.demo.task import Fernpost
+from gepa_lite.demo.task import Fernpost, demo_settings, load_splits
+from gepa_lite.lm.resolve import open_lm
 from gepa_lite.search.gate import Gate, open_gate
+from gepa_lite.session import Session
+from gepa_lite.store.memory import MemoryStore
 from gepa_lite.testing import ScriptedLM
 
 DATA = Path(os.environ.get("GEPA_LITE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 DEMO = Path(gl.__file__).parent / "demo" / "data"
 PROMPTS: dict[str, list[str]] = json.loads((Path(__file__).parent / "guard_prompts.json").read_text("utf-8"))
 COPIES, QUICK_COPIES = 300, 40
+REFLECTIONS = 16
 SMALL = 50
 Splits = Mapping[str, Sequence[Example]]
 
@@ -79,8 +84,18 @@ def run(options: Options) -> Report:
     for measure, flagged, n in (*_demo(), *_sensitive(sets[0])):
         rows.append(_row(measure, flagged, n))
         counted += n
+    for model in options.rest:
+        for measure, flagged, n in _reflected(model, sets[0]):
+            rows.append(_row(measure, flagged, n))
+            counted += n
     rows += _speed(sets)
-    return Report("guard", rows, counted, options.seeds, extra={"rows_say": "flagged of n; honest ones should be few, copies many"})
+    return Report(
+        "guard",
+        rows,
+        counted,
+        options.seeds,
+        extra={"rows_say": "flagged of n; honest ones should be few, copies many", "reflection_models": list(options.rest)},
+    )
 
 
 def _row(measure: str, flagged: int, n: int) -> Row:
@@ -244,6 +259,54 @@ def _demo() -> Iterable[tuple[str, int, int]]:
     messages = [str(example["message"]) for examples in splits.values() for example in examples]
     flagged = sum(bool(gate.check("topic", f"{seed['topic']}\n{text}", Candidate(seed))) for text in messages)
     yield "demo: copied messages", flagged, len(messages)
+
+
+def _reflected(model: str, data: Set) -> Iterable[tuple[str, int, int]]:
+    """What a model writes when it reflects on wrong answers."""
+    lm = open_lm(model)
+    train, validation, _ = load_splits()
+    small = [[dict(example) for example in data.splits[split][:SMALL]] for split in ("train", "validation")]
+
+    class Task(gl.Program):
+        """Classify a question."""
+
+        step = gl.Module(f"text -> {data.outputs['labels as a type']}", data.prompt)
+
+        def forward(self, text: str) -> gl.Outputs:
+            return self.step(text=text)
+
+        def feedback(self, example: Example, output: gl.Outputs) -> gl.Feedback:
+            return gl.Feedback(output.label == example["label"], f"The label should be {example['label']}, and it was {output.label}.")
+
+    tasks: list[tuple[str, gl.Program, list[list[dict[str, Any]]], gl.Search]] = [
+        ("demo, edits", Fernpost(ScriptedLM(_guess)), [train, validation], replace(demo_settings(0)[1], guard="warn")),
+        (
+            f"{data.name}, rewrites",
+            Task(ScriptedLM(_guess)),
+            small,
+            gl.Search.paper(guard="warn", minibatch=4, reflection_tokens=400),
+        ),
+    ]
+    for name, program, (learn, compare), search in tasks:
+        budget = gl.Budget(rollouts=10_000, proposals=REFLECTIONS)
+        prepared = api.prepare(program, learn, compare, reflection_lm=lm, budget=budget, search=search, workers=1)
+        state = Session(prepared.spec, MemoryStore()).run().state
+        written = [proposal for proposal in state.proposals if proposal.texts]
+        for rules, words in (
+            (("copied_input", "copied_label"), "copies"),
+            (("meta",), "talk about prompts"),
+            (("personal", "secret"), "sensitive"),
+        ):
+            flagged = sum(any(found.rule in rules for found in proposal.findings) for proposal in written)
+            yield f"{name} by {model}: {words}", flagged, len(written)
+
+
+def _guess(request: gl.Request) -> str:
+    """In place of a task model: one of the labels that its prompt names, whatever the text says."""
+    text = "\n".join(message["content"] for message in request.messages)
+    named = re.findall(r"'([\w ]+)'|\b(plants|delivery|payment|subscription|gift|other|fern|moss|ivy|sage|palm)\b", text)
+    words = [first or second for first, second in named] or re.findall(r"\b[A-Z][a-z]+\b", text)
+    return str(random.Random(text).choice(words))
 
 
 def _sensitive(data: Set) -> Iterable[tuple[str, int, int]]:

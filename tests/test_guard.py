@@ -145,13 +145,34 @@ def test_a_short_answer_is_found_beside_rare_words_of_its_input_alone() -> None:
     assert review("For marmots and Zermatt say 412.", train=shared) == [], "three training examples share it"
 
 
-def test_the_feedbacks_words_on_other_examples_are_free_and_its_own_are_not() -> None:
+def test_the_feedbacks_words_on_other_examples_are_free() -> None:
     train = examples(TRAIN)
     note = "A moved parcel goes to the depot"
     assert rules(review(note)) == [("copied_label", "train")]
-    assert rules(review(note, heard=[(train[1].id, note)])) == [("copied_label", "train")]
     assert review(note, heard=[(train[0].id, f"Wrong. {note}, always.")]) == []
-    assert review("Ficus advice", heard=[(train[0].id, "Ficus advice counts as care.")]) == []
+    assert review("Ficus advice for all", heard=[(train[0].id, "Ficus advice counts as care.")]) == []
+    assert rules(review(TRAIN[1]["message"], heard=[(train[1].id, TRAIN[1]["message"])])) == [("copied_input", "train")]
+
+
+@pytest.mark.parametrize(
+    ("note", "free"),
+    [
+        ("A moved parcel goes to the depot at once", True),
+        ("Moved parcels need a form", True),
+        ("The June parcel goes to Utrecht by boat", False),
+        ("A parcel weighs 12 kilos when it is moved", False),
+        ("Jan Smit", False),
+    ],
+)
+def test_a_reason_that_the_feedback_quotes_from_a_label_is_free_and_an_answer_is_not(note: str, free: bool) -> None:
+    rows = [TRAIN[0], {**TRAIN[1], "note": note}, *TRAIN[2:]]
+    heard = [(examples(rows)[1].id, f"Wrong: {note}.")]
+    assert rules(review(note, train=rows)) == [("copied_label", "train")]
+    assert rules(review(note, train=rows, heard=heard)) == ([] if free else [("copied_label", "train")])
+    beside = f"For June in Utrecht with a sister: {note}"
+    assert bool(review(beside, train=rows, heard=heard)) == (not free or len(note.split()) < 6), (
+        "a short one beside its question is an answer"
+    )
 
 
 @pytest.mark.parametrize(

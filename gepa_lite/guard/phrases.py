@@ -99,9 +99,19 @@ class PhraseIndex:
                     continue
                 if len(phrase.words) == 1 and phrase.strong and words.written(first) not in phrase.written:
                     continue
-                owners = phrase.owners if phrase.strong else tuple(o for o in phrase.owners if self._in_company(o, folded, first, last))
+                owners = phrase.owners if phrase.strong else self.in_company(phrase.owners, folded, first, last)
                 if owners:
                     yield Match(phrase, first, last, owners)
+
+    def is_general(self, words: Sequence[str], owner: int) -> bool:
+        """Whether words of an example's label state no particulars: no number, and at most one rare word of its input."""
+        # in few examples short words such as "to" seem rare too
+        own = {word for word in words if len(word) >= _NAME_LETTERS and word in self._vocabulary[owner] and self._is_rare(word)}
+        return len(own) <= 1 and not any(map(str.isdigit, "".join(words)))
+
+    def in_company(self, owners: Sequence[int], folded: Sequence[str], first: int, last: int) -> tuple[int, ...]:
+        """The examples of which rare words of the input stand near: two of them, or the only one close by."""
+        return tuple(owner for owner in owners if self._is_near(owner, folded, first, last))
 
     def _is_anybodys(self, words: tuple[str, ...], owners: Sequence[int], kind: str) -> bool:
         """Open already, shared by several training examples, or part of the language of their inputs."""
@@ -130,8 +140,7 @@ class PhraseIndex:
     def _is_rare(self, word: str) -> bool:
         return 0 < self._frequency[word] <= self._rare_at and joined((word,)) not in self._known
 
-    def _in_company(self, owner: int, folded: Sequence[str], first: int, last: int) -> bool:
-        """Whether rare words of an example's input stand near: two of them, or the only one close by."""
+    def _is_near(self, owner: int, folded: Sequence[str], first: int, last: int) -> bool:
         rare = {word for word in self._vocabulary[owner] if self._is_rare(word)} - set(folded[first : last + 1])
         near = rare.intersection(folded[max(0, first - _NEAR) : last + 1 + _NEAR])
         if len(near) >= 2:

@@ -15,7 +15,7 @@ from gepa_lite.guard.meta import MetaIndex
 from gepa_lite.guard.near import NearIndex, Piece
 from gepa_lite.guard.options import Guard, Span
 from gepa_lite.guard.overlap import OverlapIndex, runs_of
-from gepa_lite.guard.phrases import SHARED, PhraseIndex, class_fields
+from gepa_lite.guard.phrases import SHARED, Match, PhraseIndex, class_fields
 from gepa_lite.guard.words import Words, folded_words, joined, texts_in, weight, windows, words_of
 
 MOST = 20
@@ -26,8 +26,11 @@ _EXCERPT = 12
 _LONGER = 4
 """Words by which a run of everyday words must be longer than one with a rare word, unless it is a whole sentence of the example."""
 
+_FEW = 3
+"""Words from which on a label that the feedback quotes may be a reason, and no name."""
+
 Heard = Sequence[tuple[str, str]]
-"""What the feedback said, by example id. Words that it says of one example are free even where another example holds them: they are the reviewer's."""
+"""What the feedback said, by example id. Words that it says of one example are free even where another example holds them: they are the reviewer's; so is a reason that it quotes from a label."""
 
 
 class _Place(NamedTuple):
@@ -128,7 +131,7 @@ class LeakGuard:
         hits = {}
         for start, owners in self._overlap.hits(words.folded).items():
             run = tuple(words.folded[start : start + size])
-            if run not in before and not self._is_shared(owners) and not said.get(run, set()) - self._ids(owners):
+            if run not in before and not self._is_shared(owners) and not self._is_feedback(run, owners, said.get(run)):
                 hits[start] = owners
         places = [
             _Place(run.first, run.last, run.owners[0] // 2, bool(run.owners[0] % 2))
@@ -152,6 +155,12 @@ class LeakGuard:
         training, asked = {owner // 2 for owner in owners if owner // 2 < self._train}, {owner for owner in owners if owner % 2 == 0}
         return len(training) >= SHARED or len(asked) >= SHARED
 
+    def _is_feedback(self, run: Sequence[str], owners: Iterable[int], said: set[str] | None) -> bool:
+        """Whether words are the feedback's: said of an example that does not hold them, or a label that it quotes and that states no particulars."""
+        if said is None:
+            return False
+        return bool(said - self._ids(owners)) or all(owner % 2 and self._phrases.is_general(run, owner // 2) for owner in owners)
+
     def _nearly(
         self, words: Words, parent: Mapping[str, str], spoken: Sequence[tuple[str, list[str]]], places: Sequence[_Place]
     ) -> list[_Place]:
@@ -168,7 +177,7 @@ class LeakGuard:
             _Place(match.first, match.last, match.piece.owners[0] // 2, bool(match.piece.owners[0] % 2))
             for match in found
             if match.piece not in before
-            and not said.get(match.piece, set()) - self._ids(match.piece.owners)
+            and not self._is_feedback(match.piece.words, match.piece.owners, said.get(match.piece))
             and covered.isdisjoint(range(match.first, match.last + 1))
         ]
 
@@ -182,11 +191,20 @@ class LeakGuard:
                 continue
             if not phrase.strong and self._beside(before, words, match.first, match.last):
                 continue
-            mine = {self._examples[owner].id for owner in match.owners}
-            if any(spoken in told and example not in mine for example, told in heard):
+            said = {example for example, told in heard if spoken in told}
+            if said and self._is_said(match, words, said):
                 continue
             seen.add(phrase.words)
             yield _Place(match.first, match.last, match.owners[0], phrase.kind == "label")
+
+    def _is_said(self, match: Match, words: Words, said: set[str]) -> bool:
+        """As for runs of words; a label of few words may be an answer, so it is free only where its question is not near."""
+        if said - self._ids(2 * owner for owner in match.owners):
+            return True
+        phrase = match.phrase
+        if phrase.kind == "input" or len(phrase.words) < _FEW or not all(self._phrases.is_general(phrase.words, o) for o in match.owners):
+            return False
+        return not self._phrases.in_company(match.owners, words.folded, match.first, match.last)
 
     @staticmethod
     def _beside(before: str, words: Words, first: int, last: int) -> bool:
