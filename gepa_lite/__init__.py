@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from gepa_lite.guard.options import Guard
     from gepa_lite.insight.advice import Advice
     from gepa_lite.insight.measures import Measures, measures
+    from gepa_lite.lm.callable_lm import CallableLM
+    from gepa_lite.lm.litellm_client import LiteLLM
     from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
     from gepa_lite.program.module import Module
     from gepa_lite.program.outputs import Outputs
@@ -39,6 +41,7 @@ _HOMES = {
     "Advice": "insight.advice",
     "Budget": "core.budget",
     "Call": "core.call",
+    "CallableLM": "lm.callable_lm",
     "Completion": "lm.protocol",
     "Contract": "core.contract",
     "DspyProgram": "adapters.dspy.program",
@@ -50,6 +53,7 @@ _HOMES = {
     "LM": "lm.protocol",
     "LMInfo": "lm.protocol",
     "Measures": "insight.measures",
+    "LiteLLM": "lm.litellm_client",
     "ModelError": "errors",
     "Module": "program.module",
     "Objective": "core.feedback",
@@ -82,6 +86,7 @@ __all__ = [
     "Advice",
     "Budget",
     "Call",
+    "CallableLM",
     "Completion",
     "Contract",
     "DspyProgram",
@@ -91,6 +96,7 @@ __all__ = [
     "GepaLiteError",
     "Guard",
     "LMInfo",
+    "LiteLLM",
     "Measures",
     "ModelError",
     "Module",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from gepa_lite.executors.workers import WorkersSpec, read_workers
 from gepa_lite.insight.progress import CallbackObserver, Progress
 from gepa_lite.lm.prices import PriceSpec, read_prices
 from gepa_lite.lm.protocol import LM
-from gepa_lite.lm.resolve import LMSpec, check_lm
+from gepa_lite.lm.resolve import LMSpec, check_distinct, check_lm
 from gepa_lite.origin import ORIGIN_KEY, python_origin
 from gepa_lite.program.contracts import ContractSpec, run_contracts
 from gepa_lite.program.optimizable import Optimizable
@@ -32,7 +33,7 @@ from gepa_lite.search.search import Search
 from gepa_lite.search.verdict import mean_interval
 from gepa_lite.session import InterruptedRunError, Observer, Outcome, Session, evaluate_once
 from gepa_lite.ship.result import Costs, Result, make_result
-from gepa_lite.store.folders import run_folder
+from gepa_lite.store.folders import find_run, run_folder
 from gepa_lite.store.looks import looks_beside
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.store.schema import FILE_NAME
@@ -57,6 +58,7 @@ def optimize(
     contract: ContractSpec | None = None,
     prices: PriceSpec | None = None,
     run: str | Path | None = None,
+    replies_from: str | Path | None = None,
     workers: WorkersSpec = 16,
     on_event: Callable[[Event], None] | None = None,
 ) -> Result[P]:
@@ -81,6 +83,8 @@ def optimize(
         contract: what the prompts together must keep to; or contracts by module path, in place of those of ``gl.Module(..., contract=)``, with ``"*"`` for the program's.
         prices: USD per million input and output tokens of models whose price is not known, or of your own terms: ``{"openai/my-model": (0.15, 0.60)}``.
         run: a name under ``gepa_runs/`` or a folder; an existing run is resumed. Without it a name is made.
+        replies_from: another run, by name or folder: a model's reply to a request that it paid for already is taken from there, at no cost. For a run that starts again with a changed feedback
+            function or other settings.
         workers: rollouts at once, in threads; ``"processes"`` or ``"processes:4"`` for programs and feedback that compute.
         on_event: called with every committed event; see ``gepa_lite.core.events``.
 
@@ -129,7 +133,8 @@ def optimize(
     origin = python_origin(program, feedback, reflection_lm, prepared.spec.search, workers)
     origin["contract"] = prepared.spec.contracts.by_path()
     origin["prices"] = prepared.spec.prices.prices
-    return execute(prepared, run_folder(run, prepared.spec.program.name), observers, {ORIGIN_KEY: origin})
+    donor = None if replies_from is None else find_run(replies_from)
+    return execute(prepared, run_folder(run, prepared.spec.program.name), observers, {ORIGIN_KEY: origin}, donor)
 
 
 @dataclass(frozen=True)
@@ -190,6 +195,7 @@ def prepare(
         run_contracts(program, contract, search.max_prompt_tokens),
         read_prices(prices),
     )
+    check_distinct(spec.models)
     for lm in spec.models:
         check_lm(lm)
     spec.prices.check_names([lm.describe().name for lm in spec.models])
@@ -202,7 +208,9 @@ def prepare(
     return Prepared(spec, tuple(notices), budget is None)
 
 
-def execute(prepared: Prepared, folder: Path, observers: Sequence[Observer], meta: Mapping[str, Any] | None = None) -> Result[Any]:
+def execute(
+    prepared: Prepared, folder: Path, observers: Sequence[Observer], meta: Mapping[str, Any] | None = None, donor: Path | None = None
+) -> Result[Any]:
     """Run or resume a prepared run in a folder.
 
     Args:
@@ -210,18 +218,21 @@ def execute(prepared: Prepared, folder: Path, observers: Sequence[Observer], met
         folder: of the run, new or not.
         observers: who listens; they are closed at the end.
         meta: kept in the run by name, but for what an earlier session put there.
+        donor: the folder of a run whose paid replies are taken where they answer a call of this one.
 
     Raises:
         UsageError: the folder holds a run of other settings.
         RunError: the run can't go on; what was paid is kept. ``InterruptedRunError`` after Ctrl-C before there is any result.
     """
     try:
-        with open_store(folder) as store:
+        with ExitStack() as opened:
+            replies = None if donor is None else opened.enter_context(RunStore.read(donor)).completion
+            store = opened.enter_context(open_store(folder))
             for key, value in (meta or {}).items():
                 if store.meta(key) is None:
                     store.put_meta(key, value)
             looks = partial(looks_beside, folder, [example.id for example in prepared.spec.test])
-            session = Session(prepared.spec, store, observers, prepared.default_budget, looks)
+            session = Session(prepared.spec, store, observers, prepared.default_budget, looks, replies)
             for notice in prepared.notices:
                 session.notice(notice)
             outcome = session.run()

@@ -13,6 +13,7 @@ from gepa_lite.executors.threads import ThreadExecutor
 from gepa_lite.lm.breaker import Breaker
 from gepa_lite.lm.client import ModelClient
 from gepa_lite.lm.meter import Meter
+from gepa_lite.lm.protocol import Completion
 from gepa_lite.rollouts.evaluator import Evaluator
 from gepa_lite.rollouts.executor import RunRollout
 from gepa_lite.rollouts.rollout import RolloutRunner
@@ -29,14 +30,21 @@ class Engine:
         budget: the bounds in force; tokens and dollars are held here.
         allowed: raises where no new work may be taken.
         observe: told of each rollout and whether it was on disk; called from worker threads.
+        earlier: a model's reply that another run paid for, by its key, or None.
     """
 
     def __init__(
-        self, spec: RunSpec, store: Store, budget: Budget, allowed: Callable[[], None], observe: Callable[[Rollout, bool], None]
+        self,
+        spec: RunSpec,
+        store: Store,
+        budget: Budget,
+        allowed: Callable[[], None],
+        observe: Callable[[Rollout, bool], None],
+        earlier: Callable[[str], Completion | None] | None = None,
     ) -> None:
         self._spec = spec
         self.meter = Meter(budget, store.paid().total)
-        self.client = ModelClient(store, self.meter, Breaker(), allowed, spec.prices)
+        self.client = ModelClient(store, self.meter, Breaker(), allowed, spec.prices, earlier)
         self._executor = ThreadExecutor(spec.workers.count)
         self._processes = WorkerProcesses(spec.workers.count) if spec.workers.engine == "processes" else None
         self._evaluator = Evaluator(self._runner, self._executor, store, allowed, observe)

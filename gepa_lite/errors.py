@@ -82,6 +82,7 @@ class ModelError(RolloutError):
         retryable: whether the same call may succeed later.
         retry_after: seconds that the server asked to wait, or None.
         status: the HTTP status, or None.
+        attempts: requests that were sent for this call, this failure's included.
     """
 
     kind = "model"
@@ -92,6 +93,7 @@ class ModelError(RolloutError):
         super().__init__(message)
         self.retry_after = retry_after
         self.status = status
+        self.attempts = 1
 
 
 class AuthError(ModelError):

@@ -13,6 +13,7 @@ from gepa_lite.core.events import RunStarted
 from gepa_lite.core.example import Example
 from gepa_lite.errors import UsageError
 from gepa_lite.executors.workers import Workers
+from gepa_lite.lm.callable_lm import CallableLM
 from gepa_lite.lm.prices import PriceTable
 from gepa_lite.lm.protocol import LM, LMInfo
 from gepa_lite.program.optimizable import Optimizable
@@ -117,7 +118,9 @@ class RunSpec:
 
 def _model_name(lm: LM) -> str:
     info = lm.describe()
-    return f"{info.name} at {info.endpoint}" if info.endpoint else info.name
+    name = f"{info.name} at {info.endpoint}" if info.endpoint else info.name
+    # a function that was mended after it failed may go on with its run: saved replies are told apart by its code
+    return f"{name} with settings {info.settings}" if info.settings and not isinstance(lm, CallableLM) else name
 
 
 def check_same_run(before: RunStarted, now: RunStarted) -> None:
@@ -127,7 +130,9 @@ def check_same_run(before: RunStarted, now: RunStarted) -> None:
         UsageError: names each setting that differs.
     """
     problems = [
-        f"{key} was {_short(before.settings.get(key))} and is {_short(now.settings.get(key))}"
+        "the feedback function has changed"
+        if key == "feedback"
+        else f"{key} was {_short(before.settings.get(key))} and is {_short(now.settings.get(key))}"
         for key in now.settings
         if before.settings.get(key) != now.settings.get(key)
     ]
@@ -138,7 +143,9 @@ def check_same_run(before: RunStarted, now: RunStarted) -> None:
                 f"the {name.removesuffix('_ids')} set has changed ({len(getattr(before, name))} examples then, {len(getattr(now, name))} now)"
             )
     if problems:
-        raise UsageError(f"this run was started with other settings: {'; '.join(problems)}. Use another run name, or restore them.")
+        raise UsageError(
+            f"this run was started with other settings: {'; '.join(problems)}. Restore them, or use another run name; replies_from= this run then takes its paid replies along."
+        )
 
 
 def _short(value: Any) -> str:

@@ -141,6 +141,7 @@ class Session:
         observers: who listens.
         keep_budget: a resumed run keeps its own budget, since the caller gave none.
         looks_elsewhere: how often other runs looked at the same test examples for other candidates than the one of this id.
+        replies: a model's reply that another run paid for, by its key, or None.
     """
 
     spec: RunSpec
@@ -148,6 +149,7 @@ class Session:
     observers: Sequence[Observer] = ()
     keep_budget: bool = False
     looks_elsewhere: Callable[[str], int] = lambda _: 0
+    replies: Callable[[str], Completion | None] | None = None
     notices: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -178,7 +180,7 @@ class Session:
         reason = "error"
         wait = True
         self._state = state
-        self._engine = Engine(self.spec, self.store, state.budget, self._allowed, self._on_rollout)
+        self._engine = Engine(self.spec, self.store, state.budget, self._allowed, self._on_rollout, self.replies)
         try:
             with self._interrupt.on_signal(self.notice):
                 try:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gepa_lite.core.call import Usage
+from gepa_lite.core.code_id import code_id
 from gepa_lite.errors import AuthError, ModelConnectionError, ModelError, RefusedError, UsageError
 from gepa_lite.lm.callable_lm import CallableLM
 from gepa_lite.lm.litellm_client import LiteLLM
@@ -42,7 +43,7 @@ def test_names_objects_and_functions_open() -> None:
     opened = open_lm(echo)
     assert isinstance(opened, CallableLM)
     assert isinstance(opened, LM)
-    assert opened.describe() == LMInfo("callable/echo")
+    assert opened.describe() == LMInfo("callable/echo", settings=code_id(echo))
 
 
 def test_a_local_name_goes_to_the_local_models(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ class RunConfig(BaseModel):
         contract: fields of ``gl.Contract`` by module path; ``"*"`` is the program as a whole.
         prices: USD per million input and output tokens, by model.
         run: name or folder of the run; None makes a name.
+        replies_from: as ``optimize`` takes it.
         workers: as ``optimize`` takes them.
         out: where to write the prompts of a finished run.
     """
@@ -60,6 +61,7 @@ class RunConfig(BaseModel):
     contract: dict[str, dict[str, Any]] = Field(default_factory=dict)
     prices: dict[str, list[float]] = Field(default_factory=dict)
     run: str | None = None
+    replies_from: str | None = None
     workers: int | str = 16
     out: Path | None = None
 

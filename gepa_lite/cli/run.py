@@ -62,6 +62,9 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
     name: Annotated[
         str | None, typer.Option("--run", metavar="NAME", help="A name under the runs' folder, or a path; an existing run goes on.")
     ] = None,
+    replies_from: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Another run whose paid model replies are taken where they answer a call of this one.")
+    ] = None,
     workers: Annotated[
         str | None,
         typer.Option(metavar="N", help="Rollouts at once, in threads; 16 by default. processes or processes:4 for programs that compute."),
@@ -103,7 +106,7 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
     from gepa_lite.cli.recipe import recipe_of
     from gepa_lite.cli.running import check_out, execute_run, finish
     from gepa_lite.core.budget import Budget
-    from gepa_lite.store.folders import run_folder
+    from gepa_lite.store.folders import find_run, run_folder
 
     options = {
         "program": program,
@@ -118,6 +121,7 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
         "search": read_settings(search or []),
         "prices": price_table(price or []),
         "run": name,
+        "replies_from": replies_from,
         "workers": workers,
         "out": out,
     }
@@ -128,7 +132,8 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
     with only_the_answer(as_json):
         prepared = recipe.prepare(settings.train, settings.val, settings.test, budget, settings.curve)
         folder = run_folder(settings.run, prepared.spec.program.name)
-        result = execute_run(prepared, folder, recipe, quiet=quiet)
+        donor = None if settings.replies_from is None else find_run(settings.replies_from)
+        result = execute_run(prepared, folder, recipe, quiet=quiet, donor=donor)
     raise typer.Exit(finish(result, settings.out, as_json=as_json, require_improved=require_improved))
 
 

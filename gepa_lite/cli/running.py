@@ -30,7 +30,9 @@ def check_out(out: Path | None) -> None:
         raise UsageError(f"out={str(out)!r} can't be written: the folder {out.absolute().parent} does not exist or takes no new files.")
 
 
-def execute_run(prepared: Prepared, folder: Path, recipe: Recipe, *, quiet: bool, state: RunState | None = None) -> Result[Any]:
+def execute_run(
+    prepared: Prepared, folder: Path, recipe: Recipe, *, quiet: bool, state: RunState | None = None, donor: Path | None = None
+) -> Result[Any]:
     """Run or resume, with progress on standard error; an error says how to go on.
 
     Args:
@@ -39,6 +41,7 @@ def execute_run(prepared: Prepared, folder: Path, recipe: Recipe, *, quiet: bool
         recipe: kept there for a later resume.
         quiet: no progress.
         state: of a run that is resumed, for the progress.
+        donor: the folder of a run whose paid replies are taken.
 
     Raises:
         UsageError: the folder holds a run of other settings.
@@ -53,7 +56,7 @@ def execute_run(prepared: Prepared, folder: Path, recipe: Recipe, *, quiet: bool
         say(f"Run: {folder}")
         observers.append(Progress(prepared.spec.search.objective, state=state))
     try:
-        return execute(prepared, folder, observers, {ORIGIN_KEY: recipe.kept()})
+        return execute(prepared, folder, observers, {ORIGIN_KEY: recipe.kept()}, donor)
     except RunLockedError:
         raise
     except RunError:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gepa_lite.core.call import Usage
+from gepa_lite.core.code_id import code_id
 from gepa_lite.errors import GepaLiteError, ModelError, UsageError
 from gepa_lite.lm.faults import scrub
 from gepa_lite.lm.protocol import Completion, LMInfo, Request
@@ -33,7 +34,7 @@ class CallableLM:
 
     Args:
         fn: a synchronous function, safe to call from many threads at once.
-        name: the model's name; by default the function's.
+        name: the model's name; by default the function's, and then a changed function is another model, to which saved replies do not belong.
 
     Raises:
         UsageError: ``fn`` is not a synchronous callable.
@@ -48,7 +49,7 @@ class CallableLM:
             )
         self._fn = fn
         own_name = getattr(fn, "__qualname__", type(fn).__qualname__)
-        self._info = LMInfo(name=name or f"callable/{own_name}")
+        self._info = LMInfo(name=name or f"callable/{own_name}", settings="" if name else code_id(fn))
 
     def __repr__(self) -> str:
         return f"CallableLM({self._info.name!r})"
@@ -56,6 +57,10 @@ class CallableLM:
     def describe(self) -> LMInfo:
         """Its name; everything else is unknown."""
         return self._info
+
+    def same_function(self, other: CallableLM) -> bool:
+        """Whether both call the same function."""
+        return self._fn is other._fn
 
     def complete(self, request: Request) -> Completion:
         """Call the function.

@@ -43,9 +43,9 @@ class CompletionStore(Protocol):
 
 
 def call_key(lm: LM, request: Request, sample: int, address: tuple[int | str, ...]) -> str:
-    """What makes a call the same call: endpoint, model, messages, parameters, sample number, and its address within the rollout or proposal."""
+    """What makes a call the same call: endpoint, model and its settings, messages, parameters, sample number, and its address within the rollout or proposal."""
     info = lm.describe()
-    return content_hash([info.endpoint, info.name, request, sample, list(address)])
+    return content_hash([info.endpoint, info.name, info.settings, request, sample, list(address)])
 
 
 class ModelClient:
@@ -57,16 +57,24 @@ class ModelClient:
         breaker: ends the run when models are down.
         interrupted: raises where no new work may be taken.
         prices: given by hand.
+        earlier: a reply that another run paid for, by its key, or None.
     """
 
     def __init__(
-        self, store: CompletionStore, meter: Meter, breaker: Breaker, interrupted: Callable[[], None], prices: PriceTable | None = None
+        self,
+        store: CompletionStore,
+        meter: Meter,
+        breaker: Breaker,
+        interrupted: Callable[[], None],
+        prices: PriceTable | None = None,
+        earlier: Callable[[str], Completion | None] | None = None,
     ) -> None:
         self._store = store
         self._meter = meter
         self._breaker = breaker
         self._interrupted = interrupted
         self._prices = prices or PriceTable()
+        self._earlier = earlier or (lambda key: None)
         self._in_flight: dict[str, Future[Completion]] = {}
         self._unsaved: StoreError | None = None
         self._lock = threading.Lock()
@@ -80,9 +88,6 @@ class ModelClient:
             BudgetSpentError: the call's bound does not fit in what is left.
         """
         key = call_key(lm, request, sample, address)
-        saved = self._store.completion(key)
-        if saved is not None:
-            return saved
         with self._lock:
             other = self._in_flight.get(key)
             mine: Future[Completion] = Future()
@@ -91,7 +96,7 @@ class ModelClient:
         if other is not None:
             return other.result()
         try:
-            completion = self._store.completion(key) or self._pay(key, lm, request, role)
+            completion = self._store.completion(key) or self._borrowed(key, role) or self._pay(key, lm, request, role)
         except BaseException as error:
             mine.set_exception(error)
             raise
@@ -101,6 +106,12 @@ class ModelClient:
         finally:
             with self._lock:
                 del self._in_flight[key]
+
+    def _borrowed(self, key: str, role: Role) -> Completion | None:
+        completion = self._earlier(key)
+        if completion is not None:
+            self._store.save_completion(key, completion, role, 0.0)
+        return completion
 
     def _pay(self, key: str, lm: LM, request: Request, role: Role) -> Completion:
         info = self._prices.describe(lm)
@@ -118,9 +129,8 @@ class ModelClient:
             try:
                 completion = self._prices.settle(info.name, _complete(lm, request))
             except ModelError as error:
-                # an endpoint may charge for a reply that came too late to be read
-                spent = bound if isinstance(error, ModelTimeoutError) else Usage(calls=1)
-                self._store.end_call(call_id, spent, time.perf_counter() - started, 1, error.kind)
+                spent = _charged(bound, error)
+                self._store.end_call(call_id, spent, time.perf_counter() - started, error.attempts, error.kind)
                 self._breaker.failure(role, info.name, error)
                 raise
             spent = completion.usage
@@ -134,6 +144,15 @@ class ModelClient:
             return completion
         finally:
             self._meter.settle(bound, spent)
+
+
+def _charged(bound: Usage, error: ModelError) -> Usage:
+    """What a failed call may cost: an endpoint may charge for a reply that came too late to be read, in each of its attempts."""
+    if not isinstance(error, ModelTimeoutError):
+        return Usage(calls=1)
+    times = error.attempts
+    usd = None if bound.usd is None else times * bound.usd
+    return Usage(1, times * bound.input_tokens, times * bound.output_tokens, usd)
 
 
 def _complete(lm: LM, request: Request) -> Completion:

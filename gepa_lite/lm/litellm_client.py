@@ -17,7 +17,9 @@ from typing import Any
 import tenacity
 
 from gepa_lite.core.call import Usage
-from gepa_lite.errors import ModelError, ModelNotFoundError, UsageError
+from gepa_lite.core.ids import content_hash
+from gepa_lite.errors import ModelError, ModelNotFoundError, ModelTimeoutError, UsageError
+from gepa_lite.lm.deadline import DeadlineError, within
 from gepa_lite.lm.faults import read_fault, scrub, secrets_in, shown_url
 from gepa_lite.lm.protocol import Completion, LMInfo, Request
 from gepa_lite.lm.providers import absent_keys, find_provider, is_private, load_litellm, look_up, missing_key, near_models, set_base
@@ -51,6 +53,7 @@ class LiteLLM:
         api_base: the endpoint's base URL; None for the provider's own.
         api_key: the key; None takes it from the environment, as litellm does. It is shown nowhere.
         timeout: seconds that one attempt may wait to connect, and for the next bytes of the reply.
+        deadline: seconds that one attempt may take in all, for a server that keeps sending without coming to an end.
         max_attempts: 1 for no retries.
         max_wait: upper bound of the seconds between two attempts, whatever the server asks.
         max_in_flight: requests on the wire at once.
@@ -61,13 +64,14 @@ class LiteLLM:
         UsageError: a value out of range, or an ``extra`` that would undo what this class promises.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, a declaration reads best with its options by name
         self,
         model: str,
         *,
         api_base: str | None = None,
         api_key: str | None = None,
         timeout: float = 60.0,
+        deadline: float = 600.0,
         max_attempts: int = 5,
         max_wait: float = 60.0,
         max_in_flight: int = 16,
@@ -75,14 +79,18 @@ class LiteLLM:
     ) -> None:
         if not model or model != model.strip():
             raise UsageError(f"LiteLLM needs a model such as 'openai/gpt-4.1-mini', but got {model!r}.")
-        if timeout <= 0 or max_wait < 0:
-            raise UsageError(f"timeout must be above 0 and max_wait not below 0 seconds, but got timeout={timeout}, max_wait={max_wait}.")
+        if timeout <= 0 or deadline < timeout or max_wait < 0:
+            raise UsageError(
+                f"timeout must be above 0, deadline not below it and max_wait not below 0 seconds, "
+                f"but got timeout={timeout}, deadline={deadline}, max_wait={max_wait}."
+            )
         if max_attempts < 1 or max_in_flight < 1:
             raise UsageError(f"max_attempts and max_in_flight must be at least 1, but got {max_attempts} and {max_in_flight}.")
         self._model = model
         self._api_base = api_base
         self._api_key = api_key
         self._timeout = timeout
+        self._deadline = deadline
         self._max_attempts = max_attempts
         self._max_wait = max_wait
         self._max_in_flight = max_in_flight
@@ -139,7 +147,11 @@ class LiteLLM:
         for attempt in retrying:
             number = attempt.retry_state.attempt_number
             with attempt:
-                sent = self._send(options, f"{where}, attempt {number} of {self._max_attempts}" if number > 1 else where)
+                try:
+                    sent = self._send(options, f"{where}, attempt {number} of {self._max_attempts}" if number > 1 else where)
+                except ModelError as error:
+                    error.attempts = number
+                    raise
                 return self._completion(sent, request, "response_format" in options, number)
         raise AssertionError("tenacity ends in a return or an error")
 
@@ -150,8 +162,10 @@ class LiteLLM:
         fault: ModelError | None = None
         with self._slots:
             try:
-                response = litellm.completion(**options)
+                response = within(self._deadline, litellm.completion, **options)
                 data = response.model_dump()
+            except DeadlineError:
+                fault = ModelTimeoutError(f"{where}: no full reply within {self._deadline:g} seconds, though bytes kept coming.")
             except Exception as error:  # litellm raises far more than its own classes
                 fault = read_fault(error, where, secrets)
         if isinstance(fault, ModelNotFoundError) and not self._info.endpoint and (near := near_models(self._model)):
@@ -247,7 +261,7 @@ class LiteLLM:
 
     @cached_property
     def _info(self) -> LMInfo:
-        return look_up(self._model, self._api_base, self._max_in_flight)
+        return look_up(self._model, self._api_base, self._max_in_flight, content_hash(self._extra) if self._extra else "")
 
     @cached_property
     def _provider(self) -> tuple[str, str] | None:

@@ -83,6 +83,7 @@ class LMInfo:
         structured: ``"json_schema"`` if it holds a reply to ``Request.json_schema`` and ``Request.choices``.
         deterministic: True where the same request always gives the same reply.
         max_in_flight: calls it can usefully serve at once, or None for no limit of its own.
+        settings: tells apart two models of one name that answer differently, e.g. by their reasoning effort; "" for none. Never holds a key.
     """
 
     name: str
@@ -93,6 +94,7 @@ class LMInfo:
     structured: Structured = "none"
     deterministic: bool = False
     max_in_flight: int | None = None
+    settings: str = ""
 
     @property
     def priced(self) -> bool:

@@ -63,13 +63,14 @@ def missing_key(model: str, api_base: str | None = None) -> str | None:
     return " or ".join(absent_keys(model, provider)) or None
 
 
-def look_up(model: str, api_base: str | None, max_in_flight: int) -> LMInfo:
+def look_up(model: str, api_base: str | None, max_in_flight: int, settings: str = "") -> LMInfo:
     """What litellm's map knows of a model. Never touches the network.
 
     Args:
         model: as for ``LiteLLM``.
         api_base: the endpoint, if it is not the provider's own.
         max_in_flight: the client's cap.
+        settings: see ``LMInfo``.
     """
     litellm = load_litellm()
     provider, name = find_provider(model, api_base) or ("", model)
@@ -87,6 +88,7 @@ def look_up(model: str, api_base: str | None, max_in_flight: int) -> LMInfo:
         usd_per_output_token=_number(entry.get("output_cost_per_token")),
         structured=structured,
         max_in_flight=max_in_flight,
+        settings=settings,
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, runtime_checkable
 
 from gepa_lite.errors import UsageError
 from gepa_lite.lm.callable_lm import CallableLM
 from gepa_lite.lm.litellm_client import LiteLLM
-from gepa_lite.lm.protocol import LM
+from gepa_lite.lm.protocol import LM, LMInfo
 from gepa_lite.lm.providers import find_provider, near_models
 
 LMSpec = str | LM | Callable[[list[dict[str, str]]], Any]
@@ -64,6 +64,19 @@ def check_lm(lm: LM) -> None:
         raise _unknown(lm.describe().name)
     if isinstance(lm, ReadyCheck):
         lm.check_ready()
+
+
+def check_distinct(models: Iterable[LM]) -> None:
+    """Refuse functions that can't be told apart, since one would get the replies saved of the other.
+
+    Raises:
+        UsageError: names the function.
+    """
+    known: dict[LMInfo, CallableLM] = {}
+    for lm in models:
+        if isinstance(lm, CallableLM) and not known.setdefault(lm.describe(), lm).same_function(lm):
+            name = lm.describe().name
+            raise UsageError(f"two models are both the function {name}: give each a name, gl.CallableLM(fn, name='...').")
 
 
 def _open_name(name: str) -> LM:

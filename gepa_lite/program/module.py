@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import copy
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +13,7 @@ from gepa_lite.core.contract import Contract
 from gepa_lite.errors import UsageError
 from gepa_lite.lm.protocol import Params
 from gepa_lite.lm.resolve import LMSpec
+from gepa_lite.program.bridge import in_thread
 from gepa_lite.program.outputs import Outputs
 from gepa_lite.program.recorder import require_recorder
 from gepa_lite.program.signature import Signature, as_signature
@@ -54,6 +55,8 @@ class Module:
         lm: LMSpec | None = None,
         contract: Contract | None = None,
     ) -> None:
+        self.declared: Module = self
+        """The module that a class declares; each of its instances has a copy of its own."""
         self.signature = as_signature(signature, describe=describe or {}, types=types or {})
         if not isinstance(instruction, str) or not instruction.strip():
             raise UsageError(f"Module({self.signature.text!r}): the instruction is empty; write one sentence that says what to do.")
@@ -69,6 +72,10 @@ class Module:
         self.lm = lm
         self.contract = contract or Contract()
 
+    def copied(self) -> Module:
+        """The same declaration for another program instance."""
+        return copy.copy(self)
+
     def __call__(self, **inputs: Any) -> Outputs:
         """Run the module within its program's ``forward``.
 
@@ -81,7 +88,7 @@ class Module:
 
     async def acall(self, **inputs: Any) -> Outputs:
         """The same within an ``async def forward``: it waits without holding up the loop that all async rollouts share."""
-        return await asyncio.to_thread(self, **inputs)
+        return await in_thread(self, **inputs)
 
     def __repr__(self) -> str:
         return f"Module({self.signature.text!r}, {self.instruction!r})"

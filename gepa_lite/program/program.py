@@ -6,20 +6,24 @@ import asyncio
 import copy
 import difflib
 import inspect
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from gepa_lite.bundle import load_prompts
+from gepa_lite.core.code_id import code_id
 from gepa_lite.core.ids import content_hash
 from gepa_lite.errors import RunError, UsageError
 from gepa_lite.lm.protocol import LM
 from gepa_lite.lm.resolve import LMSpec, open_lm
-from gepa_lite.program.bridge import run_coroutine
+from gepa_lite.program.bridge import in_thread, run_coroutine
 from gepa_lite.program.module import Module
 from gepa_lite.program.optimizable import Execution
 from gepa_lite.program.recorder import Binding, CallModel, Recorder, activate, active_recorder, deactivate, way_out
+
+_INTERNAL = frozenset(("_lm", "_lms", "_texts", "_opened", "_bindings"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,20 @@ class Program:
     _lms: Mapping[str, LMSpec] = {}
     _texts: Mapping[str, str] = {}
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        program = super().__new__(cls)
+        # two instances of one class have modules, and so texts, of their own
+        copies: dict[int, Any] = {}
+        for name, value in _attributes(program).items():
+            owned = _owned(value, copies)
+            if owned is not value:
+                program.__dict__[name] = owned
+        return program
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__.pop("_bindings", None)
+        super().__setattr__(name, value)
+
     def __init__(self, lm: LMSpec | None = None, *, lms: Mapping[str, LMSpec] | None = None) -> None:
         self._lm = lm
         self._lms = dict(lms or {})
@@ -73,6 +91,12 @@ class Program:
         if execution.error is not None:
             raise execution.error
         return execution.output
+
+    async def acall(self, **inputs: Any) -> Any:
+        """The same within ``async`` code: it waits without holding up the loop."""
+        if active_recorder() is not None and inspect.iscoroutinefunction(self.forward):
+            return await self.forward(**inputs)
+        return await in_thread(self, **inputs)
 
     def run(self, inputs: Mapping[str, Any], call: CallModel | None = None) -> Execution:
         """Run the program and keep its trace. An exception of ``forward`` is returned, not raised; a ``UsageError`` or ``RunError`` is raised."""
@@ -161,11 +185,16 @@ class Program:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of what the optimizer must know of a program: its modules, their signatures and sampling, and the source of ``forward``."""
+        """A hash of what the optimizer must know of a program: its modules, their signatures and sampling, and the code of ``forward`` and the other methods, also of programs in it.
+
+        ``feedback`` is left out, since a run fingerprints it by itself.
+        """
         modules = {
             path: [slot.module.signature.fingerprint, slot.module.params, slot.module.retries] for path, slot in self._slots().items()
         }
-        return content_hash({"modules": modules, "forward": _source(type(self).forward)})
+        return content_hash(
+            {"modules": modules, "code": sorted({type(part).__qualname__: _code(type(part)) for part in _parts(self)}.items())}
+        )
 
     @property
     def input_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -203,15 +232,22 @@ class Program:
         return {name: value for name, value in self.__dict__.items() if name not in ("_bindings", "_opened")}
 
     def _binding(self, module: Module) -> Binding:
-        bindings: dict[int, Binding] | None = self.__dict__.get("_bindings")
-        if bindings is None:
-            bindings = {id(slot.module): Binding(path, slot.text, self._model(path, slot)) for path, slot in self._slots().items()}
+        bindings: dict[int, Binding] = self.__dict__.get("_bindings") or {}
+        if id(module) not in bindings:
+            # the first call, or a module that was set since
+            slots = self._slots()
+            bindings = {id(slot.module): Binding(path, slot.text, self._model(path, slot)) for path, slot in slots.items()}
+            of_class = Counter(id(slot.module.declared) for slot in slots.values())
+            # called on the class, Answer.hello(...), it is meant where only one instance has it
+            bindings |= {
+                id(slot.module.declared): bindings[id(slot.module)] for slot in slots.values() if of_class[id(slot.module.declared)] == 1
+            }
             self.__dict__["_bindings"] = bindings
         if id(module) not in bindings:
-            known = ", ".join(binding.path for binding in bindings.values()) or "none"
+            known = ", ".join(dict.fromkeys(binding.path for binding in bindings.values())) or "none"
             raise UsageError(
                 f"a module ({module.signature.text!r}) was called that is no attribute of {type(self).__name__}: declare it on the class or in "
-                f"__init__, so that the optimizer sees it. Known: {known}."
+                f"__init__, so that the optimizer sees it, and call it on the instance. Known: {known}."
             )
         return bindings[id(module)]
 
@@ -248,9 +284,37 @@ def _attributes(program: Program) -> dict[str, Any]:
     return found
 
 
+def _owned(value: Any, copies: dict[int, Any]) -> Any:
+    """The modules of a class's attribute as copies for one instance; anything else as it is. What is one object there is one here."""
+    if id(value) in copies:
+        return copies[id(value)]
+    owned = value
+    if isinstance(value, Module):
+        owned = value.copied()
+    elif isinstance(value, Program):
+        owned = copy.copy(value)
+        owned.__dict__.update({name: _owned(part, copies) for name, part in vars(value).items() if name not in _INTERNAL})
+    elif isinstance(value, (list, tuple)) and any(_items("", value)):
+        owned = type(value)([_owned(item, copies) for item in value])
+    elif isinstance(value, dict) and any(_items("", value)):
+        owned = {key: _owned(item, copies) for key, item in value.items()}
+    copies[id(value)] = owned
+    return owned
+
+
+def _parts(program: Program) -> Iterator[Program]:
+    """The program and the programs in it."""
+    yield program
+    for name, value in _attributes(program).items():
+        if name not in _INTERNAL:
+            for _, item in _items("", value):
+                if isinstance(item, Program):
+                    yield from _parts(item)
+
+
 def _walk(program: Program, prefix: str, lm: LMSpec | None, parents: tuple[int, ...]) -> Iterator[tuple[str, Module, str, LMSpec | None]]:
     for name, value in _attributes(program).items():
-        if name in ("_lm", "_lms", "_texts", "_opened", "_bindings"):
+        if name in _INTERNAL:
             continue
         for path, item in _items(f"{prefix}{name}", value):
             if isinstance(item, Module):
@@ -282,8 +346,12 @@ def _in_a_loop() -> bool:
     return True
 
 
-def _source(function: Any) -> str:
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return getattr(function, "__qualname__", "")
+def _code(cls: type) -> dict[str, str]:
+    """The code of a program class's own methods, by name."""
+    own = [base for base in cls.__mro__ if issubclass(base, Program) and base is not Program]
+    methods = {name: value for base in reversed(own) for name, value in vars(base).items()}
+    return {
+        name: code_id(getattr(value, "__func__", value))
+        for name, value in methods.items()
+        if name != "feedback" and inspect.isroutine(getattr(value, "__func__", value))
+    }

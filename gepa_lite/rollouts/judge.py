@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gepa_lite.core.call import Trace
+from gepa_lite.core.code_id import code_id
 from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Feedback, Objective, as_feedback
-from gepa_lite.core.ids import text_hash
-from gepa_lite.errors import FeedbackError, ModelError, RunError, UsageError
+from gepa_lite.errors import FeedbackError, ModelError, OutputError, RunError, UsageError
 from gepa_lite.program.bridge import run_coroutine
 from gepa_lite.program.recorder import CallModel, calling_through
 
@@ -37,18 +37,15 @@ class Judge:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the function's source: a changed judge makes other scores."""
-        target = getattr(self._function, "__func__", self._function)
-        try:
-            return text_hash(inspect.getsource(target))
-        except (OSError, TypeError):
-            return text_hash(getattr(target, "__qualname__", type(target).__name__))
+        """A hash of the function's code: a changed judge makes other scores."""
+        return code_id(self._function)
 
     def __call__(self, example: Example, output: Any, trace: Trace, call: CallModel) -> Feedback:
         """Judge one output.
 
         Raises:
             ModelError: a model that the function asked is down: the rollout is missing, not scored.
+            OutputError: a model that the function asked gave a reply that can't be read: likewise.
             FeedbackError: the function raised, or returned no feedback; names the example.
         """
         try:
@@ -56,12 +53,12 @@ class Judge:
                 value = self._function(example, output, trace) if self._takes_trace else self._function(example, output)
                 if inspect.iscoroutine(value):
                     value = run_coroutine(value)
-        except (ModelError, RunError, UsageError):
+        except (ModelError, OutputError, RunError, UsageError):
             raise
         except Exception as error:
             raise FeedbackError(
                 f"the feedback function raised {type(error).__name__}: {error} (example {example.id}, output {_short(output)}). "
-                f"It must return a score for every output. What was paid is kept; a changed feedback function needs a run of another name, since its scores may differ.",
+                f"It must return a score for every output. What was paid is kept: mend it and start a run of another name with replies_from= this one; its model replies are not paid for again.",
                 example.id,
             ) from error
         try:

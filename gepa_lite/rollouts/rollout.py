@@ -13,7 +13,7 @@ from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Feedback, Objective
 from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
-from gepa_lite.errors import ModelError, RolloutError, RunError
+from gepa_lite.errors import ModelError, OutputError, RolloutError, RunError
 from gepa_lite.lm.protocol import LM, Completion, Request
 from gepa_lite.program.optimizable import Execution, Optimizable
 from gepa_lite.rollouts.judge import Judge
@@ -76,6 +76,9 @@ class RolloutRunner:
                 feedback = self.judge(example, execution.output, execution.trace, call_judge)
             except ModelError as error:
                 failure = Failure("judge", "world", f"the judge's model call failed: {error}")
+            except OutputError as error:
+                # the judge's model, not the candidate, wrote it
+                failure = Failure("judge", "world", f"the judge's reply could not be read: {error}")
             # an outage counts even where the feedback caught it: what it returned then is no judgement
             if stop := next((error for error in broken if isinstance(error, RunError)), None):
                 raise stop
