@@ -19,6 +19,7 @@ _PARTS = {
     "report",
     "search_runs",
     "search_tables",
+    "ui_recording",
     "utilization_task",
 }
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from gepa_lite.program.program import Program
     from gepa_lite.program.recorder import carry
     from gepa_lite.program.signature import Signature
+    from gepa_lite.report.html import report_html
+    from gepa_lite.report.markdown import report_markdown
+    from gepa_lite.report.plots import plot
     from gepa_lite.search.reflect import ReflectionLimits
     from gepa_lite.search.search import Search
     from gepa_lite.ship.result import Result
@@ -78,6 +81,9 @@ _HOMES = {
     "load_prompts": "bundle",
     "measures": "insight.measures",
     "optimize": "api",
+    "plot": "report.plots",
+    "report_html": "report.html",
+    "report_markdown": "report.markdown",
     "split": "splitting",
 }
 
@@ -122,6 +128,9 @@ __all__ = [
     "load_prompts",
     "measures",
     "optimize",
+    "plot",
+    "report_html",
+    "report_markdown",
     "split",
 ]
 

@@ -18,6 +18,7 @@ from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
 from gepa_lite.insight.advice import RolloutFacts, advise
 from gepa_lite.insight.distance import TextSpace, cosine_distances, functional_distances, hashed_ngrams
+from gepa_lite.insight.generations import TextCourse
 from gepa_lite.insight.measures import measures_of, read_trail
 from gepa_lite.insight.trail import Trail
 from gepa_lite.insight.trajectory import (
@@ -223,7 +224,7 @@ def test_a_trail_that_follows_a_run_equals_one_that_reads_it_afterwards(tmp_path
     assert live.attempts == at_once.attempts
     assert [dataclasses.asdict(n) for n in live.nodes] == [dataclasses.asdict(n) for n in at_once.nodes]
     space = TextSpace(live.modules)
-    assert measures_of(live, None, space).to_data() == measures_of(at_once, None, space).to_data()
+    assert measures_of(TextCourse(live, space)).to_data() == measures_of(TextCourse(at_once, space)).to_data()
 
 
 def test_an_unknown_event_asks_for_an_upgrade(tmp_path: Path) -> None:
@@ -308,7 +309,7 @@ def advised(folder: Path, reflection: Any, feedback: Any = None, **search: Any) 
     with Browse(folder) as browse:
         trail = read_trail(browse)
         facts = RolloutFacts.of(browse.some_rollouts(200), 1.0)
-        found = advise(trail, measures_of(trail, 0.9, TextSpace(trail.modules)), facts)
+        found = advise(trail, measures_of(TextCourse(trail, TextSpace(trail.modules)), 0.9), facts)
     return {item.code: item for item in found}
 
 

@@ -26,13 +26,14 @@ def measures(
     from gepa_lite.cli.output import answer, answer_json
     from gepa_lite.insight.advice import advise, facts_of
     from gepa_lite.insight.distance import TextSpace
+    from gepa_lite.insight.generations import TextCourse
     from gepa_lite.insight.measures import measures_of, read_trail, utilization_of
     from gepa_lite.insight.measures_text import measures_text
     from gepa_lite.store.browse import Browse
 
     with Browse(run) as browse:
         trail = read_trail(browse)
-        found = measures_of(trail, utilization_of(browse), TextSpace(trail.modules, embedding), generation)
+        found = measures_of(TextCourse(trail, TextSpace(trail.modules, embedding), generation), utilization_of(browse))
         advice = advise(trail, found, facts_of(trail, browse))
     if as_json:
         answer_json({**found.to_data(), "advice": [dataclasses.asdict(item) for item in advice]})

@@ -28,7 +28,7 @@ GENERATION = 10
 """Valid proposals in a generation: the study's number of offspring."""
 POPULATION = 40
 """Candidates in the population that entropies are computed on, beside the generation's own: the study's."""
-TEXTS = 2_000
+TEXTS = 1_000
 """Proposals whose texts are compared, the latest: every one is compared with all before it."""
 
 
@@ -106,17 +106,17 @@ class Generation:
     surge: bool = False
 
 
-class Course:
+class TextCourse:
     """The valid proposals of a run as points, in generations.
 
     Args:
         trail: the run's course.
         space: that texts are compared in.
-        valid: proposals whose child was run.
         size: of a generation.
     """
 
-    def __init__(self, trail: Trail, space: TextSpace, valid: Sequence[Attempt], size: int) -> None:
+    def __init__(self, trail: Trail, space: TextSpace, size: int = GENERATION) -> None:
+        valid = [attempt for attempt in trail.attempts if attempt.kind != "merge" and attempt.valid]
         self.trail, self.space = trail, space
         self.groups = [valid[start : start + size] for start in range(0, len(valid), size)]
         latest = -(-TEXTS // size)
@@ -160,6 +160,12 @@ class Course:
             usd=usd,
             usd_per_refinement=usd / count if usd is not None and count else None,
         )
+
+    @property
+    def normalised_novelties(self) -> dict[int, float]:
+        """Novelty between 0 and 1 of the measured proposals, by their place in the log; those without anything earlier are left out."""
+        values = normalised(self.novelties)
+        return {attempt.seq: value for attempt, value in zip(self.measured, values, strict=True) if not math.isnan(value)}
 
     def joined(self, group: Sequence[Attempt]) -> list[float | None]:
         """Validation means of the candidates that a generation brought."""
@@ -254,13 +260,6 @@ class Course:
             found += [novelty(row) for row in apart]
             begin += len(group)
         return found
-
-
-def normalised_novelties(trail: Trail, space: TextSpace) -> dict[int, float]:
-    """Novelty between 0 and 1 of the latest valid proposals, by their place in the log; those without anything earlier are left out."""
-    course = Course(trail, space, [attempt for attempt in trail.attempts if attempt.kind != "merge" and attempt.valid], GENERATION)
-    values = normalised(course.novelties)
-    return {attempt.seq: value for attempt, value in zip(course.measured, values, strict=True) if not math.isnan(value)}
 
 
 def _euclidean(points: NDArray[np.float32]) -> NDArray[np.float64]:

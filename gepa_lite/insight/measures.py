@@ -19,7 +19,7 @@ import numpy as np
 
 from gepa_lite.errors import UsageError
 from gepa_lite.insight.distance import Embedding, TextSpace
-from gepa_lite.insight.generations import GENERATION, Course, Generation, Rates
+from gepa_lite.insight.generations import GENERATION, Generation, Rates, TextCourse
 from gepa_lite.insight.trail import Trail
 from gepa_lite.insight.trajectory import breakthrough_rate
 from gepa_lite.search.state import mean_of
@@ -109,7 +109,7 @@ def measures(run: Result[Any] | str | Path, *, embedding: str | Embedding = "ngr
         raise UsageError(f"generation={generation!r}: a number of proposals, at least 1, is needed.")
     with Browse(run_of(run)) as browse:
         trail = read_trail(browse)
-        return measures_of(trail, utilization_of(browse), TextSpace(trail.modules, embedding), generation)
+        return measures_of(TextCourse(trail, TextSpace(trail.modules, embedding), generation), utilization_of(browse))
 
 
 def read_trail(browse: Browse) -> Trail:
@@ -147,18 +147,16 @@ def utilization_of(browse: Browse) -> float | None:
     return min(1.0, spent / offered) if offered > 0 and spent > 0 else None
 
 
-def measures_of(trail: Trail, utilization: float | None, space: TextSpace, generation: int = GENERATION) -> Measures:
+def measures_of(course: TextCourse, utilization: float | None = None) -> Measures:
     """The measures of a course; see ``measures``.
 
     Args:
-        trail: the course.
+        course: the run's proposals as points.
         utilization: of the workers.
-        space: that texts are compared in.
-        generation: valid proposals in a generation.
     """
+    trail = course.trail
     proposals = [attempt for attempt in trail.attempts if attempt.kind != "merge"]
     merges = [attempt for attempt in trail.attempts if attempt.kind == "merge"]
-    course = Course(trail, space, [attempt for attempt in proposals if attempt.valid], generation)
     generations = course.generations()
     reasons = Counter(f"{attempt.status}: {attempt.code}" for attempt in trail.attempts)
     seed = trail.nodes[0].mean if trail.nodes else None
@@ -182,7 +180,7 @@ def measures_of(trail: Trail, utilization: float | None, space: TextSpace, gener
         test=test,
         gap=_gap(trail, validation, test),
         utilization=utilization,
-        embedding=space.name,
+        embedding=course.space.name,
         measured=len(course.measured),
         sigma=course.sigma,
     )
