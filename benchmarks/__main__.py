@@ -13,6 +13,7 @@ from benchmarks.report import Options
 _PARTS = {
     "__main__",
     "engine_recording",
+    "estimate_tasks",
     "fault_bench",
     "fault_task",
     "http_lm",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gepa_lite.core.example import Example
     from gepa_lite.core.feedback import Feedback, Objective
     from gepa_lite.errors import GepaLiteError, ModelError, RolloutError, RunError, UsageError
+    from gepa_lite.forecast.estimate import Estimate, estimate
     from gepa_lite.guard.options import Guard
     from gepa_lite.insight.advice import Advice
     from gepa_lite.insight.measures import Measures, measures
@@ -48,6 +49,7 @@ _HOMES = {
     "Completion": "lm.protocol",
     "Contract": "core.contract",
     "DspyProgram": "adapters.dspy.program",
+    "Estimate": "forecast.estimate",
     "Evaluation": "api",
     "Example": "core.example",
     "Feedback": "core.feedback",
@@ -77,6 +79,7 @@ _HOMES = {
     "UsageError": "errors",
     "apply_prompts": "adapters.adapt",
     "carry": "program.recorder",
+    "estimate": "forecast.estimate",
     "evaluate": "api",
     "load_prompts": "bundle",
     "measures": "insight.measures",
@@ -96,6 +99,7 @@ __all__ = [
     "Completion",
     "Contract",
     "DspyProgram",
+    "Estimate",
     "Evaluation",
     "Example",
     "Feedback",
@@ -124,6 +128,7 @@ __all__ = [
     "UsageError",
     "apply_prompts",
     "carry",
+    "estimate",
     "evaluate",
     "load_prompts",
     "measures",

@@ -11,6 +11,7 @@ from gepa_lite.core.budget import Budget
 from gepa_lite.core.contract import Contracts
 from gepa_lite.core.events import RunStarted
 from gepa_lite.core.example import Example
+from gepa_lite.core.ids import jsonable
 from gepa_lite.errors import UsageError
 from gepa_lite.executors.workers import Workers
 from gepa_lite.lm.callable_lm import CallableLM
@@ -19,6 +20,10 @@ from gepa_lite.lm.protocol import LM, LMInfo
 from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import Judge
 from gepa_lite.search.search import Search
+from gepa_lite.store.protocol import Store
+
+_SAMPLED_KEY = "sampled"
+"""The meta entry of a store that holds rollouts taken before its run."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,11 @@ class RunSpec:
             "reflection_models": {name: [_model_name(lm), weight] for name, (lm, weight) in self.reflectors.items()},
         }
 
+    def conditions(self) -> Mapping[str, Any]:
+        """What a rollout of given texts on a given example depends on, as JSON types."""
+        settings = self.settings()
+        return {**{key: settings[key] for key in ("program", "feedback", "task_models")}, "objective": jsonable(self.search.objective)}
+
     def with_budget(self, budget: Budget) -> RunSpec:
         """The same run under another budget."""
         return dataclasses.replace(self, budget=budget)
@@ -121,6 +131,28 @@ def _model_name(lm: LM) -> str:
     name = f"{info.name} at {info.endpoint}" if info.endpoint else info.name
     # a function that was mended after it failed may go on with its run: saved replies are told apart by its code
     return f"{name} with settings {info.settings}" if info.settings and not isinstance(lm, CallableLM) else name
+
+
+def record_samples(store: Store, spec: RunSpec) -> None:
+    """Note under which conditions rollouts are taken before their run.
+
+    Raises:
+        UsageError: the store holds some of other conditions.
+    """
+    check_samples(store, spec)
+    store.put_meta(_SAMPLED_KEY, spec.conditions())
+
+
+def check_samples(store: Store, spec: RunSpec) -> None:
+    """Refuse to use rollouts that were taken before the run under other conditions.
+
+    Raises:
+        UsageError: names each condition that differs.
+    """
+    before, now = store.meta(_SAMPLED_KEY), jsonable(spec.conditions())
+    problems = [f"{key} was {_short(before.get(key))} and is {_short(now[key])}" for key in now if before and before.get(key) != now[key]]
+    if problems:
+        raise UsageError(f"the sample rollouts in this run's folder were taken with others: {'; '.join(problems)}. Use another run name.")
 
 
 def check_same_run(before: RunStarted, now: RunStarted) -> None:

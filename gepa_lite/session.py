@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 import threading
 import time
@@ -13,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from gepa_lite.briefing import fitted, gate_of, program_facts
 from gepa_lite.core.budget import Budget, Role
 from gepa_lite.core.call import Message, Usage
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.contract import Contract
 from gepa_lite.core.events import BudgetChanged, Event
 from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Objective
@@ -24,14 +23,12 @@ from gepa_lite.core.rollout import Rollout
 from gepa_lite.engine import Engine
 from gepa_lite.errors import BudgetSpentError, RunError
 from gepa_lite.executors.workers import Workers
-from gepa_lite.lm.protocol import LM, Completion, Params, Request
-from gepa_lite.program.optimizable import Optimizable, Part
+from gepa_lite.lm.protocol import Completion, Params, Request
+from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import Judge
-from gepa_lite.run_spec import RunSpec, check_same_run
+from gepa_lite.run_spec import RunSpec, check_same_run, check_samples
 from gepa_lite.search.finish import Ending, finish
-from gepa_lite.search.gate import open_gate
 from gepa_lite.search.loop import Course, search_loop
-from gepa_lite.search.ports import ProgramFacts
 from gepa_lite.search.reserve import reserved_rollouts
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState, replay, replay_history
@@ -85,13 +82,6 @@ class Outcome:
     seconds: float
     seconds_by_role: Mapping[Role, float]
     notices: tuple[str, ...] = ()
-
-
-def _words(part: Part, contract: Contract) -> str:
-    spans = (*(contract.placeholders or ()), *contract.frozen)
-    if not spans:
-        return part.words
-    return "\n".join((part.words, "", "These parts of the prompt must stay in it as they are, letter by letter:", *spans))
 
 
 class Interrupt:
@@ -157,10 +147,8 @@ class Session:
         self._earlier = self.store.seconds()
         self._interrupt = Interrupt()
         self._examples = {example.id: example for example in self.spec.examples}
-        self._search = _fitted(self.spec.search, [lm for lm, _ in self.spec.reflectors.values()])
-        program = self.spec.program
-        told = [program.purpose, *(part.words for part in program.parts.values())]
-        self._gate = open_gate(self.spec.contracts, self.spec.search, self.spec.splits, program.prompts, told)
+        self._search = fitted(self.spec.search, [lm for lm, _ in self.spec.reflectors.values()])
+        self._gate = gate_of(self.spec)
         self._stop_files = stop_files_of(self.spec.search.stop)
         window, fan = self.spec.search.window, self.spec.search.fan
         # steps wait for their proposals, so each kind has threads of its own
@@ -184,7 +172,7 @@ class Session:
         try:
             with self._interrupt.on_signal(self.notice):
                 try:
-                    state = search_loop(history, Course(self._search, self._facts(), self))
+                    state = search_loop(history, Course(self._search, program_facts(self.spec, self._gate), self))
                     state = self._finish(state)
                     reason = state.stopped.code if state.stopped else "error"
                 except InterruptedRunError:
@@ -263,6 +251,7 @@ class Session:
         history = replay_history(self.store.events(), spec.search.window)
         state = history[-1]
         if state.started is None:
+            check_samples(self.store, spec)
             for split, examples in spec.splits.items():
                 self.store.save_examples(split, examples)
             started = spec.started()
@@ -295,29 +284,12 @@ class Session:
             return 0.0
         return reserved_rollouts(state, self._search) * self.elapsed() / state.spend.rollouts
 
-    def _facts(self) -> ProgramFacts:
-        program = self.spec.program
-        parts = program.parts
-        words = {path: _words(part, self.spec.contracts.of(path)) for path, part in parts.items()}
-        return ProgramFacts(program.purpose, words, self._gate)
-
     def _finish(self, state: RunState) -> RunState:
         return finish(state, Ending(self._search, self, self._gate.breach, self.looks_elsewhere, self.notice))
 
     def _on_rollout(self, rollout: Rollout, saved: bool) -> None:
         for observer in self.observers:
             observer.on_rollout(rollout, saved)
-
-
-def _fitted(search: Search, models: Sequence[LM]) -> Search:
-    """The rules with reflection's token limits cut to the smallest context window of the models, where one is known."""
-    window = min((size for lm in models if (size := lm.describe().context_window) is not None), default=None)
-    if window is None:
-        return search
-    reply = min(search.reflection_tokens, window // 3)
-    room = int(0.8 * (window - reply))
-    limits = dataclasses.replace(search.reflection_limits, tokens=min(search.reflection_limits.tokens, room))
-    return dataclasses.replace(search, reflection_tokens=reply, reflection_limits=limits)
 
 
 def evaluate_once(program: Optimizable, examples: Sequence[Example], judge: Judge, objective: Objective, workers: Workers) -> list[Rollout]:

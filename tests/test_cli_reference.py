@@ -16,5 +16,18 @@ def test_the_reference_is_what_the_generator_writes() -> None:
 def test_every_option_has_a_help_text() -> None:
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert ": None" not in text
-    for command in ("run", "resume", "show", "blame", "measures", "report", "plot", "demo", "models", "models fetch", "models remove"):
+    for command in (
+        "run",
+        "estimate",
+        "resume",
+        "show",
+        "blame",
+        "measures",
+        "report",
+        "plot",
+        "demo",
+        "models",
+        "models fetch",
+        "models remove",
+    ):
         assert f"## `gepa-lite {command}" in text

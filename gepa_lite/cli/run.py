@@ -17,58 +17,48 @@ from gepa_lite.cli.options import (
     Prices,
     Quiet,
     budget_table,
-    price_table,
+)
+from gepa_lite.cli.run_options import (
+    Config,
+    Curve,
+    FeedbackName,
+    Model,
+    ProgramName,
+    ReflectionModel,
+    RunName,
+    SearchFields,
+    Test,
+    Train,
+    Val,
+    WorkerCount,
+    prepare_run,
+    read_options,
 )
 
 
 def run(  # noqa: PLR0913 - a command has as many parameters as options
-    config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help="A .toml or .yaml file with the long options as keys.")] = None,
+    config: Config = None,
     *,
-    program: Annotated[
-        str | None, typer.Option(metavar="MODULE:NAME", help="A gl.Program class, a function that makes one, or an instance.")
-    ] = None,
-    feedback: Annotated[
-        str | None, typer.Option(metavar="MODULE:NAME", help="The feedback function; without it the program's own method.")
-    ] = None,
-    train: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Examples to learn from: .jsonl, .json, .csv, .tsv or .parquet.")
-    ] = None,
-    val: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Examples to compare candidates on; without it half of the train set.")
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|SHARE", help="Sealed examples, scored once for the seed and the winner; or a share to seal, e.g. 0.3."),
-    ] = None,
-    curve: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|SHARE", help="Examples the search never sees, on which its course is scored once it has ended; or a share."
-        ),
-    ] = None,
-    lm: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The program's model, e.g. openai/gpt-4.1-mini or local/qwen2.5-coder-1.5b.")
-    ] = None,
-    reflection_lm: Annotated[str | None, typer.Option(metavar="MODEL", help="Who rewrites; without it the program's model.")] = None,
+    program: ProgramName = None,
+    feedback: FeedbackName = None,
+    train: Train = None,
+    val: Val = None,
+    test: Test = None,
+    curve: Curve = None,
+    lm: Model = None,
+    reflection_lm: ReflectionModel = None,
     budget_rollouts: BudgetRollouts = None,
     budget_tokens: BudgetTokens = None,
     budget_usd: BudgetUsd = None,
     budget_seconds: BudgetSeconds = None,
     budget_proposals: BudgetProposals = None,
-    search: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A field of gl.Search, e.g. fan=4; may be repeated.")
-    ] = None,
+    search: SearchFields = None,
     price: Prices = None,
-    name: Annotated[
-        str | None, typer.Option("--run", metavar="NAME", help="A name under the runs' folder, or a path; an existing run goes on.")
-    ] = None,
+    name: RunName = None,
     replies_from: Annotated[
         str | None, typer.Option(metavar="RUN", help="Another run whose paid model replies are taken where they answer a call of this one.")
     ] = None,
-    workers: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Rollouts at once, in threads; 16 by default. processes or processes:4 for programs that compute."),
-    ] = None,
+    workers: WorkerCount = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the prompts of the finished run, e.g. to triage.prompts.json.")
     ] = None,
@@ -101,11 +91,8 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
     checked before the first call is paid for. The result goes to standard output, progress to standard error. Ctrl-C stops after the calls in
     flight and prints the best so far; `gepa-lite resume` goes on at no cost for what was paid.
     """  # noqa: D301 - the mark that keeps the lines below it apart is a backspace itself
-    from gepa_lite.cli.config import make_config, make_record, read_settings
     from gepa_lite.cli.output import only_the_answer
-    from gepa_lite.cli.recipe import recipe_of
     from gepa_lite.cli.running import check_out, execute_run, finish
-    from gepa_lite.core.budget import Budget
     from gepa_lite.store.folders import find_run, run_folder
 
     options = {
@@ -113,35 +100,23 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
         "feedback": feedback,
         "train": train,
         "val": val,
-        "test": _share_or_file(test),
-        "curve": _share_or_file(curve),
+        "test": test,
+        "curve": curve,
         "lm": lm,
         "reflection_lm": reflection_lm,
         "budget": budget_table(budget_rollouts, budget_tokens, budget_usd, budget_seconds, budget_proposals),
-        "search": read_settings(search or []),
-        "prices": price_table(price or []),
+        "search": search,
+        "price": price,
         "run": name,
         "replies_from": replies_from,
         "workers": workers,
         "out": out,
     }
-    settings = make_config(config, options)
+    settings = read_options(config, options)
     check_out(settings.out)
-    recipe = recipe_of(settings, config)
-    budget = make_record(Budget, settings.budget, "budget") if settings.budget else None
     with only_the_answer(as_json):
-        prepared = recipe.prepare(settings.train, settings.val, settings.test, budget, settings.curve)
+        recipe, prepared = prepare_run(settings, config)
         folder = run_folder(settings.run, prepared.spec.program.name)
         donor = None if settings.replies_from is None else find_run(settings.replies_from)
         result = execute_run(prepared, folder, recipe, quiet=quiet, donor=donor)
     raise typer.Exit(finish(result, settings.out, as_json=as_json, require_improved=require_improved))
-
-
-def _share_or_file(text: str | None) -> float | Path | None:
-    """An option that is a number is a share of the data, any other is a file."""
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return Path(text)

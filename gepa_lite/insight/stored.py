@@ -118,7 +118,9 @@ def read_run(folder: Path) -> StoredRun:
     with RunStore.read(folder) as store:
         state = replay(store.events())
         if state.started is None:
-            raise UsageError(f"The run in {folder} was made but never started.")
+            raise UsageError(
+                f"The run in {folder} was made but never started; it may hold the samples of an estimate. Start it by the same call."
+            )
         paid = store.paid()
         costs = Costs(state.spend, paid.total, store.seconds(), paid.seconds)
         kept = sum(1 for _ in store.rollouts()) if not state.seed_validated else state.spend.rollouts

@@ -1,0 +1,228 @@
+"""The course of a search in expectation: what it spends on what, step by step, until a bound of the budget is reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gepa_lite.core.budget import Budget
+from gepa_lite.run_spec import RunSpec
+
+_MOST_STEPS = 5_000
+"""A course that no bound ends by then is cut: its figures are lower bounds."""
+
+_DEAREST = 1.3
+"""The dearest rollout against the mean one: a step is admitted by the dearest so far."""
+
+_GROWN_AFTER = 4.0
+"""Accepted proposals after which prompts have their final length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Calls, tokens and dollars in expectation; ``usd`` is None where a price is unknown."""
+
+    calls: float = 0.0
+    tokens: float = 0.0
+    usd: float | None = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        return Cost(self.calls + other.calls, self.tokens + other.tokens, usd)
+
+    def times(self, count: float) -> Cost:
+        """So many of it."""
+        return Cost(self.calls * count, self.tokens * count, None if self.usd is None else self.usd * count)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What of a run fixes its course.
+
+    Attributes:
+        train: training examples.
+        validation: examples that a child is validated on, pins included.
+        after: rollouts kept for after the search.
+        slots: proposals asked for in a step.
+        fan: minibatches of a step.
+        minibatch: examples of one.
+        repeats: rollouts an example.
+        block: examples of a staged validation's first block; None where it is always full.
+        budget: the bounds.
+    """
+
+    train: int
+    validation: int
+    after: int
+    slots: int
+    fan: int
+    minibatch: int
+    repeats: int
+    block: int | None
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One view of what can't be known beforehand, and what things take in it.
+
+    Attributes:
+        accept: chance that a usable proposal is accepted.
+        share: share of the validation set that an accepted child is run on, where validation is staged.
+        skip: chance that a minibatch is perfect, so that nothing is asked.
+        usable: chance that a reflection gives a usable text.
+        task: one rollout's calls of the program, with the seed's prompts.
+        grown: what longer prompts add to it once a few proposals are accepted.
+        judge: one rollout's calls of the feedback function.
+        reflection: one proposal.
+        fresh: share of a child's calls that the cache does not hold, since only one of its modules is new.
+        rollout_seconds: of one rollout.
+        rate: rollouts in a second when all workers are busy.
+        reflection_seconds: of one proposal.
+    """
+
+    accept: float
+    share: float
+    skip: float
+    usable: float
+    task: Cost
+    grown: Cost
+    judge: Cost
+    reflection: Cost
+    fresh: float
+    rollout_seconds: float
+    rate: float
+    reflection_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a course took.
+
+    Attributes:
+        seed: rollouts of the seed's validation.
+        minibatches: rollouts of parents and children on minibatches.
+        parents: those of parents alone.
+        children: rollouts of children on the validation set.
+        after: rollouts after the search.
+        proposals: texts asked of the reflection model.
+        seconds: wall time.
+        task: the program's calls.
+        judge: the feedback function's.
+        reflection: the rewriting.
+        ended_by: the bound that was reached: a field of ``Budget``; "" where none was.
+    """
+
+    seed: float = 0.0
+    minibatches: float = 0.0
+    parents: float = 0.0
+    children: float = 0.0
+    after: float = 0.0
+    proposals: float = 0.0
+    seconds: float = 0.0
+    task: Cost = Cost()
+    judge: Cost = Cost()
+    reflection: Cost = Cost()
+    ended_by: str = ""
+
+    @property
+    def rollouts(self) -> float:
+        """All rollouts."""
+        return self.seed + self.minibatches + self.children + self.after
+
+    @property
+    def total(self) -> Cost:
+        """All roles."""
+        return self.task + self.judge + self.reflection
+
+    @property
+    def validation_share(self) -> float:
+        """Share of the rollouts that go into validation, of seed and children."""
+        return (self.seed + self.children) / self.rollouts if self.rollouts else 0.0
+
+
+def shape_of(spec: RunSpec) -> Shape:
+    """The shape of a prepared run."""
+    search = spec.search
+    return Shape(
+        train=len(spec.train),
+        validation=len(spec.validation) + len(spec.pins),
+        after=spec.rollouts_after,
+        slots=search.fan * (len(spec.program.parts) if search.modules == "all" else 1),
+        fan=search.fan,
+        minibatch=min(search.least_minibatch, len(spec.train)),
+        repeats=search.repeats,
+        block=search.validation_block if search.validation == "staged" else None,
+        budget=spec.budget,
+    )
+
+
+def follow(shape: Shape, case: Case) -> Tally:
+    """The course of a search of this shape in this case.
+
+    Steps are taken while what is spent, a step's worst case and what is kept for after the search fit in the budget: the rule of the search itself.
+    """
+    tally = _ran(Tally(), case, shape.validation * shape.repeats, "seed")
+    for _ in range(_MOST_STEPS):
+        if ended := _bound(tally, shape, case):
+            tally = replace(tally, ended_by=ended)
+            break
+        tally = _step(tally, shape, case)
+    return _ran(tally, case, shape.after, "after")
+
+
+def _step(tally: Tally, shape: Shape, case: Case) -> Tally:
+    batch = shape.minibatch * shape.repeats
+    # a parent's rollout on a training example is charged once: where examples come again, only young parents pay for them
+    parents = 1 + 0.5 * tally.proposals * case.accept * case.usable
+    fresh = max(0.0, 1 - tally.parents / (parents * shape.train * shape.repeats))
+    tally = _ran(tally, case, shape.fan * batch * fresh, "minibatches")
+    tally = replace(tally, parents=tally.parents + shape.fan * batch * fresh)
+    asked = shape.slots * (1 - case.skip)
+    slots = shape.fan * (1 - case.skip)
+    tally = replace(
+        tally,
+        proposals=tally.proposals + asked,
+        reflection=tally.reflection + case.reflection.times(asked),
+        seconds=tally.seconds + (case.reflection_seconds * (shape.slots / shape.fan) if asked else 0.0),
+    )
+    tally = _ran(tally, case, slots * case.usable * batch, "minibatches", case.fresh)
+    child = 1 - (1 - case.accept * case.usable) ** slots
+    part = shape.validation if shape.block is None else max(min(shape.block, shape.validation), case.share * shape.validation)
+    return _ran(tally, case, child * part * shape.repeats, "children", case.fresh)
+
+
+def _ran(tally: Tally, case: Case, rollouts: float, purpose: str, fresh: float = 1.0) -> Tally:
+    """The tally after so many more rollouts."""
+    # a phase of few rollouts takes at least one rollout's time
+    least = case.rollout_seconds * min(1.0, rollouts)
+    return replace(
+        tally,
+        **{purpose: getattr(tally, purpose) + rollouts},
+        task=tally.task + _rollout(tally, case).times(rollouts),
+        judge=tally.judge + case.judge.times(rollouts),
+        seconds=tally.seconds + max(least, rollouts / case.rate) * fresh,
+    )
+
+
+def _rollout(tally: Tally, case: Case) -> Cost:
+    """The program's calls in a rollout now: prompts grow with what is accepted."""
+    return case.task + case.grown.times(min(1.0, tally.proposals * case.accept * case.usable / _GROWN_AFTER))
+
+
+def _bound(tally: Tally, shape: Shape, case: Case) -> str:
+    """The bound that refuses one more step, or ""."""
+    budget = shape.budget
+    worst = (2 * shape.fan * shape.minibatch + shape.validation) * shape.repeats + shape.after
+    # with the prompts as long as they may be at the step's end
+    later = replace(tally, proposals=tally.proposals + shape.slots)
+    ahead = (_rollout(later, case) + case.judge).times(worst * _DEAREST) + case.reflection.times(shape.slots * _DEAREST)
+    ahead = ahead + tally.total
+    pace = tally.seconds / tally.rollouts if tally.rollouts else 0.0
+    reached = {
+        "rollouts": budget.rollouts is not None and tally.rollouts + worst > budget.rollouts + 1e-9,
+        "proposals": budget.proposals is not None and tally.proposals + shape.slots > budget.proposals + 1e-9,
+        "tokens": budget.tokens is not None and ahead.tokens > budget.tokens,
+        "usd": budget.usd is not None and ahead.usd is not None and ahead.usd > budget.usd,
+        "seconds": budget.seconds is not None and tally.seconds + shape.after * pace >= budget.seconds,
+    }
+    return next((name for name, here in reached.items() if here), "")
