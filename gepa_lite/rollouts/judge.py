@@ -33,7 +33,7 @@ class Judge:
     def __init__(self, function: FeedbackFunction, objective: Objective) -> None:
         self._function = function
         self._objective = objective
-        self._takes_trace = _takes_trace(function)
+        self._wants_trace = takes_trace(function)
 
     @property
     def fingerprint(self) -> str:
@@ -50,7 +50,7 @@ class Judge:
         """
         try:
             with calling_through(call):
-                value = self._function(example, output, trace) if self._takes_trace else self._function(example, output)
+                value = self._function(example, output, trace) if self._wants_trace else self._function(example, output)
                 if inspect.iscoroutine(value):
                     value = run_coroutine(value)
         except (ModelError, OutputError, RunError, UsageError):
@@ -79,7 +79,12 @@ class Judge:
         return feedback
 
 
-def _takes_trace(function: FeedbackFunction) -> bool:
+def takes_trace(function: FeedbackFunction) -> bool:
+    """Whether a feedback function takes ``(example, output, trace)`` rather than ``(example, output)``.
+
+    Raises:
+        UsageError: it is no function, or takes neither.
+    """
     if not callable(function):
         raise UsageError(f"feedback is of type {type(function).__name__}; a function feedback(example, output, trace) is needed.")
     try:
