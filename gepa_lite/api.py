@@ -33,6 +33,7 @@ from gepa_lite.search.search import Search
 from gepa_lite.search.verdict import mean_interval
 from gepa_lite.session import InterruptedRunError, Observer, Outcome, Session, evaluate_once
 from gepa_lite.ship.result import Costs, Result, make_result
+from gepa_lite.store.asks import Asks
 from gepa_lite.store.folders import find_run, run_folder
 from gepa_lite.store.looks import looks_beside
 from gepa_lite.store.run_store import RunStore
@@ -232,7 +233,7 @@ def execute(
                 if store.meta(key) is None:
                     store.put_meta(key, value)
             looks = partial(looks_beside, folder, [example.id for example in prepared.spec.test])
-            session = Session(prepared.spec, store, observers, prepared.default_budget, looks, replies)
+            session = Session(prepared.spec, store, observers, prepared.default_budget, looks, replies, Asks(folder))
             for notice in prepared.notices:
                 session.notice(notice)
             outcome = session.run()

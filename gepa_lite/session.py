@@ -33,6 +33,7 @@ from gepa_lite.search.reserve import reserved_rollouts
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState, replay, replay_history
 from gepa_lite.search.stop_rules import Surroundings, stop_files_of
+from gepa_lite.store.asks import Asks
 from gepa_lite.store.memory import MemoryStore
 from gepa_lite.store.protocol import Store
 
@@ -132,6 +133,7 @@ class Session:
         keep_budget: a resumed run keeps its own budget, since the caller gave none.
         looks_elsewhere: how often other runs looked at the same test examples for other candidates than the one of this id.
         replies: a model's reply that another run paid for, by its key, or None.
+        asks: what a person asks of the run from outside.
     """
 
     spec: RunSpec
@@ -140,6 +142,7 @@ class Session:
     keep_budget: bool = False
     looks_elsewhere: Callable[[str], int] = lambda _: 0
     replies: Callable[[str], Completion | None] | None = None
+    asks: Asks = field(default_factory=Asks)
     notices: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -240,7 +243,12 @@ class Session:
 
     def surroundings(self) -> Surroundings:
         """See ``search.ports.Ports``."""
-        return Surroundings(self.elapsed(), frozenset(path for path in self._stop_files if Path(path).exists()), self._kept_seconds())
+        asked = self.asks.now()
+        if asked.budget is not None:
+            self._engine.meter.rebound(asked.budget)
+        files = frozenset(path for path in self._stop_files if Path(path).exists())
+        words = "a person asked to finish now" if asked.stop == "finish" else ""
+        return Surroundings(self.elapsed(), files, self._kept_seconds(), words, asked.budget)
 
     def elapsed(self) -> float:
         """Seconds of this run so far, over all its sessions."""
@@ -272,6 +280,8 @@ class Session:
 
     def _allowed(self) -> None:
         """Refuse new work after Ctrl-C and when the time is up."""
+        if self.asks.now().stop == "pause":
+            self._interrupt.set()
         self._interrupt.check()
         seconds, elapsed = self._state.budget.seconds, self.elapsed()
         if seconds is not None and elapsed >= seconds - self._kept_seconds():

@@ -55,6 +55,12 @@ class Meter:
         with self._changed:
             return self._spent
 
+    def rebound(self, budget: Budget) -> None:
+        """Hold to other bounds from now on; calls that wait look again."""
+        with self._changed:
+            self._tokens, self._usd = budget.tokens, budget.usd
+            self._changed.notify_all()
+
     def reserve(self, bound: Usage) -> None:
         """Wait until the bound fits, and hold it.
 

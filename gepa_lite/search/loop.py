@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gepa_lite.core.events import Event, Proposed, StepEnded, Stopped, Unjoined
+from gepa_lite.core.events import BudgetChanged, Event, Proposed, StepEnded, Stopped, Unjoined
 from gepa_lite.errors import BudgetSpentError, ModelsDownError
 from gepa_lite.search.merge import MergePlan, merge_event
 from gepa_lite.search.plan import StepPlan, plan_step
@@ -77,8 +77,15 @@ def search_loop(history: Sequence[RunState], course: Course) -> RunState:
             continue
         state = commit(state, events, ports)
         check_outage(state, events)
+        state = _rebudget(state, ports)
         stop = stop or _launch(flight, state.next_step, state, course)
     return state
+
+
+def _rebudget(state: RunState, ports: Ports) -> RunState:
+    """The state under the bounds that a person has asked for meanwhile."""
+    budget = ports.surroundings().budget
+    return state if budget is None or budget == state.budget else commit(state, [BudgetChanged(budget)], ports)
 
 
 def _launch(flight: deque[tuple[StepPlan, Callable[[], list[Event]]]], next_step: int, seen: RunState, course: Course) -> Stopped | None:

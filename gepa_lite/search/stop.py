@@ -38,6 +38,8 @@ def why_stop(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], s
         return Stopped(
             "nothing_to_learn", f"the last {state.skipped_row} minibatches were all perfect: the training examples teach nothing more"
         )
+    if around.asked:
+        return Stopped("asked", around.asked)
     for rule in search.stop:
         if reason := rule(state, search.objective, around):
             return Stopped("rule", reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from gepa_lite.core.budget import Budget
 from gepa_lite.core.feedback import Objective
 from gepa_lite.search.state import RunState
 
@@ -17,11 +18,15 @@ class Surroundings:
         elapsed: seconds of the run so far, over all its sessions.
         stop_files: the stop files that exist, of those that the rules name.
         kept: seconds that must be left for what comes after the search.
+        asked: why a person asked to end the search now; "" where nobody did.
+        budget: the bounds that a person asked for; None leaves them as they are.
     """
 
     elapsed: float = 0.0
     stop_files: frozenset[str] = frozenset()
     kept: float = 0.0
+    asked: str = ""
+    budget: Budget | None = None
 
 
 class StopRule(Protocol):
