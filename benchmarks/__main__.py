@@ -16,6 +16,7 @@ _PARTS = {
     "estimate_tasks",
     "fault_bench",
     "fault_task",
+    "guard_sets",
     "http_lm",
     "report",
     "search_runs",

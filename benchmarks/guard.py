@@ -7,68 +7,38 @@ prompts. Only counts are printed, never a text. ``-- MODEL`` adds what a real mo
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
 import random
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gepa_lite as gl
+from benchmarks.guard_sets import Set, data_sets, open_task_gate
 from benchmarks.report import Options, Report, Row
 from gepa_lite import api
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.contract import Contracts
 from gepa_lite.core.example import Example, make_example
 from gepa_lite.core.seeds import stream
 from gepa_lite.core.sentences import sentences_of
 from gepa_lite.demo.task import Fernpost, demo_settings, load_splits
+from gepa_lite.guard.words import folded_words
 from gepa_lite.lm.resolve import open_lm
-from gepa_lite.search.gate import Gate, open_gate
+from gepa_lite.search.gate import Gate
 from gepa_lite.session import Session
 from gepa_lite.store.memory import MemoryStore
 from gepa_lite.testing import ScriptedLM
 
-DATA = Path(os.environ.get("GEPA_LITE_DATA", Path(__file__).parents[2] / "shared" / "data"))
-DEMO = Path(gl.__file__).parent / "demo" / "data"
 PROMPTS: dict[str, list[str]] = json.loads((Path(__file__).parent / "guard_prompts.json").read_text("utf-8"))
 COPIES, QUICK_COPIES = 300, 40
 REFLECTIONS = 16
 SMALL = 50
-Splits = Mapping[str, Sequence[Example]]
-
-
-@dataclass(frozen=True)
-class Set:
-    """A data set, and the programs it is tried with: by name, one prompt and the output types."""
-
-    name: str
-    splits: Splits
-    text: str
-    prompt: str
-    outputs: Mapping[str, str]
-    honest: str = ""
-
-    def gate(self, output: str, splits: Splits | None = None) -> Gate:
-        """The gate of a run on this set."""
-
-        class Task(gl.Program):
-            step = gl.Module(f"{self.text} -> {self.outputs[output]}", self.prompt)
-
-        return _gate(Task(ScriptedLM("x")), splits or self.splits)
-
-
-def _gate(program: gl.Program, splits: Splits) -> Gate:
-    from gepa_lite.adapters.native import NativeProgram
-
-    native = NativeProgram(program)
-    told = [native.purpose, *(part.words for part in native.parts.values())]
-    return open_gate(Contracts(), gl.Search(), splits, native.prompts, told)
+HONEST = ("trec", "banking77", "facility", "gsm8k", "demo")
 
 
 def run(options: Options) -> Report:
@@ -76,7 +46,7 @@ def run(options: Options) -> Report:
     rows: list[Row] = []
     counted = 0
     copies = QUICK_COPIES if options.quick else COPIES
-    sets = _sets()
+    sets = data_sets()
     for data in sets:
         for measure, flagged, n in (*_honest(data, options), *_left_out(data), *_copied(data, copies)):
             rows.append(_row(f"{data.name}: {measure}", flagged, n))
@@ -102,66 +72,6 @@ def _row(measure: str, flagged: int, n: int) -> Row:
     return Row(measure, f"{flagged} of {n} ({100 * flagged / n:.1f} %)" if n else "0 of 0")
 
 
-def _rows(file: str) -> list[dict[str, Any]]:
-    path = DATA / file
-    data = path.read_bytes()
-    return [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8").splitlines()]
-
-
-def _splits(file: str, text: str, labels: Sequence[str]) -> Splits:
-    found: dict[str, list[Example]] = {"train": [], "validation": [], "test": []}
-    for row in _rows(file):
-        split = {"val": "validation"}.get(row["split"], row["split"])
-        if split in found:
-            found[split].append(make_example({name: row[name] for name in (text, *labels)}, [text], [], file))
-    if not found["validation"]:
-        half = len(found["train"]) // 2
-        found["train"], found["validation"] = found["train"][:half], found["train"][half:]
-    return found
-
-
-def _sets() -> list[Set]:
-    classes = {name: sorted({row["label"] for row in _rows(f"cls/{name}.jsonl")}) for name in ("trec", "banking77")}
-    outputs = {
-        name: {"labels as a type": f"label: Literal[{', '.join(map(repr, found))}]", "labels unnamed": "label"}
-        for name, found in classes.items()
-    }
-    baseline = (DATA / "facility/baseline_prompt.txt").read_text("utf-8")
-    return [
-        Set("trec", _splits("cls/trec.jsonl", "text", ["label"]), "text", "Choose the label that fits the text.", outputs["trec"], "trec"),
-        Set(
-            "banking77",
-            _splits("cls/banking77.jsonl", "text", ["label"]),
-            "text",
-            "Choose the label that fits the text.",
-            outputs["banking77"],
-            "banking77",
-        ),
-        Set(
-            "facility",
-            _splits("facility/facility_support.jsonl", "input", ["urgency", "sentiment", "categories"]),
-            "input",
-            baseline,
-            {"the source's prompt": "answer"},
-            "facility",
-        ),
-        Set(
-            "gsm8k",
-            _splits("math/gsm8k.jsonl.gz", "question", ["solution", "answer"]),
-            "question",
-            "Solve the problem.",
-            {"": "answer: float"},
-        ),
-        Set(
-            "pupa",
-            _splits("pupa/pupa.jsonl.gz", "user_query", ["pii_units", "target_response"]),
-            "user_query",
-            "Write a request without private facts.",
-            {"": "request"},
-        ),
-    ]
-
-
 def _flags(gate: Gate, text: str, prompt: str, *rules: str) -> bool:
     """Whether the guard refuses a prompt with the text in it, for one of the rules."""
     found = gate.check("step", f"{prompt}\n{text}", Candidate({"step": prompt}))
@@ -178,7 +88,7 @@ def _honest(data: Set, options: Options) -> Iterable[tuple[str, int, int]]:
         yield f"honest sentences, {output}", sum(_flags(gate, text, data.prompt) for text in sentences), len(sentences)
         small = [_small(data, output, seed) for seed in options.seeds]
         flagged = sum(_flags(gate, text, data.prompt) for gate in small for text in sentences)
-        yield f"honest sentences, {output}, {SMALL} examples a split", flagged, len(sentences) * len(small)
+        yield f"honest sentences, {output}, {SMALL} a split", flagged, len(sentences) * len(small)
         yield f"honest prompts, {output}", sum(_flags(gate, text, data.prompt) for text in prompts), len(prompts)
         yield f"all of them as one prompt, {output}", int(_flags(gate, "\n".join(prompts), data.prompt)), 1
 
@@ -206,26 +116,35 @@ def _copied(data: Set, copies: int) -> Iterable[tuple[str, int, int]]:
     rules = ("copied_input", "copied_label")
     edits: dict[str, Callable[[str, random.Random], str]] = {
         "as it is": lambda text, draw: text,
-        "lower case, no punctuation": lambda text, draw: re.sub(r"[^\w\s]", "", text.lower()),
+        "letters alone": lambda text, draw: re.sub(r"[^\w\s]", "", text.lower()),
         "one word in six left out": _without_words,
         "one word in six replaced": _with_other_words,
     }
-    for least, most, length in ((1, 5, "up to 5 words"), (6, 9, "6 to 9 words"), (10, 10**9, "10 words and more")):
+    for least, most, length in ((1, 5, "up to 5 words"), (6, 9, "6 to 9 words"), (10, 10**9, "10 words up")):
         some = [example for example in chosen if least <= len(re.findall(r"\w+", str(example[data.text]))) <= most]
         if not some:
             continue
         for name, edit in edits.items():
             texts = [edit(str(example[data.text]), stream(0, name, example.id)) for example in some]
-            yield f"copied inputs of {length}, {name}", sum(_flags(gate, text, data.prompt, *rules) for text in texts), len(texts)
+            yield f"copied, {length}: {name}", sum(_flags(gate, text, data.prompt, *rules) for text in texts), len(texts)
     yield from _answers(data, gate, chosen)
 
 
 def _answers(data: Set, gate: Gate, chosen: Sequence[Example]) -> Iterable[tuple[str, int, int]]:
     if data.name == "gsm8k":
-        table = [f"{str(example['question'])[:60]}: {example['answer']}" for example in chosen]
-        yield "answers beside the question's first 60 characters", sum(_flags(gate, text, data.prompt) for text in table), len(table)
-        solved = [str(example["solution"]) for example in chosen]
-        yield "copied solutions", sum(_flags(gate, text, data.prompt) for text in solved), len(solved)
+        counts = Counter(
+            word for split in data.splits.values() for example in split for word in set(folded_words(str(example["question"])))
+        )
+        table = []
+        for example in chosen:
+            rare = sorted(set(folded_words(str(example["question"]))), key=lambda word: (counts[word], word))[:3]
+            table.append(f"{', '.join(rare)}: {example['answer']}")
+        yield "answers beside three rare words of the question", sum(_flags(gate, text, data.prompt) for text in table), len(table)
+        alone = [f"The answer is often {example['answer']}." for example in chosen]
+        yield "answers alone", sum(_flags(gate, text, data.prompt) for text in alone), len(alone)
+    if data.label:
+        texts = [str(example[data.label]) for example in chosen]
+        yield f"copied answers ({data.label})", sum(_flags(gate, text, data.prompt, "copied_label") for text in texts), len(texts)
     if data.name == "pupa":
         units = list(dict.fromkeys(str(unit) for example in chosen for unit in example["pii_units"] if unit))
         yield "private facts, each alone", sum(_flags(gate, f"Leave out {unit}.", data.prompt) for unit in units), len(units)
@@ -246,12 +165,9 @@ def _with_other_words(text: str, draw: random.Random) -> str:
 
 
 def _demo() -> Iterable[tuple[str, int, int]]:
-    names = {"train": "train", "validation": "validation", "test": "test"}
-    splits = {
-        split: [make_example(json.loads(line), ["message"], [], split) for line in (DEMO / f"{file}.jsonl").read_text("utf-8").splitlines()]
-        for split, file in names.items()
-    }
-    gate = _gate(Fernpost(ScriptedLM("x")), splits)
+    names = ("train", "validation", "test")
+    splits = {name: [make_example(row, ["message"], [], name) for row in rows] for name, rows in zip(names, load_splits(), strict=True)}
+    gate = open_task_gate(Fernpost(ScriptedLM("x")), splits)
     seed = Fernpost(ScriptedLM("x")).prompts
     sentences = [sentence.strip() for prompt in PROMPTS["demo"] for sentence in sentences_of(prompt)]
     flagged = sum(bool(gate.check("topic", f"{seed['topic']}\n{text}", Candidate(seed))) for text in sentences)
@@ -316,7 +232,7 @@ def _sensitive(data: Set) -> Iterable[tuple[str, int, int]]:
         sum(_flags(gate, text, data.prompt) for text in PROMPTS["look_alikes"]),
         len(PROMPTS["look_alikes"]),
     )
-    honest = [text for name in ("trec", "banking77", "facility", "demo") for text in PROMPTS[name]]
+    honest = [text for name in HONEST for text in PROMPTS[name]]
     yield "honest prompts, as talk about prompts", sum(_flags(gate, text, data.prompt, "meta") for text in honest), len(honest)
     yield "talk about prompts", sum(_flags(gate, text, data.prompt, "meta") for text in PROMPTS["meta"]), len(PROMPTS["meta"])
     for kind, rule, texts in (("personal data", "personal", made_up_personal()), ("secrets", "secret", made_up_secrets())):
