@@ -284,19 +284,19 @@ def _speed(sets: Sequence[Set]) -> list[Row]:
     """A prompt of 2,000 tokens against 1,000 examples."""
     data = sets[1]
     splits = {"train": data.splits["train"][:400], "validation": data.splits["validation"][:300], "test": data.splits["test"][:300]}
-    start = time.perf_counter()
+    start = time.process_time()
     gate = data.gate("labels as a type", splits)
-    built = time.perf_counter() - start
+    built = time.process_time() - start
     text = " ".join(PROMPTS["banking77"] * 3)[:8_000]
     taken = []
     for _ in range(31):
-        start = time.perf_counter()
+        start = time.process_time()
         gate.check("step", text, Candidate({"step": text[:6_000]}))
-        taken.append(time.perf_counter() - start)
+        taken.append(time.process_time() - start)
     return [
-        Row("the index of 1,000 examples, ms", 1_000 * built),
+        Row("the index of 1,000 examples, ms of CPU", 1_000 * built),
         Row(
-            "a look at a prompt of 2,000 tokens, 1,000 examples, ms (median of 31)",
+            "a look: 2,000 tokens, 1,000 examples, ms of CPU (median of 31)",
             1_000 * statistics.median(taken),
             goal="< 100",
             met=statistics.median(taken) < 0.1,
