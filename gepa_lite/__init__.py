@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gepa_lite.adapters.adapt import apply_prompts
     from gepa_lite.adapters.dspy.program import DspyProgram
     from gepa_lite.api import Evaluation, evaluate, optimize
-    from gepa_lite.bundle import Prompts, load_prompts
+    from gepa_lite.bundle import LivePrompts, Prompts, load_prompts
     from gepa_lite.core.budget import Budget
     from gepa_lite.core.call import Call, Trace, Usage
     from gepa_lite.core.contract import Contract
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gepa_lite.report.plots import plot
     from gepa_lite.search.reflect import ReflectionLimits
     from gepa_lite.search.search import Search
+    from gepa_lite.ship.registry import Registry
     from gepa_lite.ship.result import Result
     from gepa_lite.splitting import Splits, split
 
@@ -57,8 +58,9 @@ _HOMES = {
     "Guard": "guard.options",
     "LM": "lm.protocol",
     "LMInfo": "lm.protocol",
-    "Measures": "insight.measures",
     "LiteLLM": "lm.litellm_client",
+    "LivePrompts": "bundle",
+    "Measures": "insight.measures",
     "ModelError": "errors",
     "Module": "program.module",
     "Objective": "core.feedback",
@@ -67,6 +69,7 @@ _HOMES = {
     "Program": "program.program",
     "Prompts": "bundle",
     "ReflectionLimits": "search.reflect",
+    "Registry": "ship.registry",
     "Request": "lm.protocol",
     "Result": "ship.result",
     "RolloutError": "errors",
@@ -107,6 +110,7 @@ __all__ = [
     "Guard",
     "LMInfo",
     "LiteLLM",
+    "LivePrompts",
     "Measures",
     "ModelError",
     "Module",
@@ -116,6 +120,7 @@ __all__ = [
     "Program",
     "Prompts",
     "ReflectionLimits",
+    "Registry",
     "Request",
     "Result",
     "RolloutError",

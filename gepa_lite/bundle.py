@@ -1,6 +1,6 @@
 """Load shipped prompts in production: standard library alone, no optimizer, no LM client.
 
-``*.prompts.json`` is one JSON object; ``docs/bundle-format.md`` says what it holds.
+``*.prompts.json`` is one JSON object; ``docs/bundle-format.md`` says what it holds. A registry is a folder of such files, of which one is current (``docs/after-shipping.md``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from gepa_lite.errors import UsageError
 
 SCHEMA = "gepa_lite.prompts"
 SCHEMA_VERSION = 1
+REGISTRY_SCHEMA = "gepa_lite.registry"
+REGISTRY_VERSION = 1
+REGISTRY_FILE = "registry.json"
+"""The one file of a registry that changes: it names the current version and holds the history. Versions never change, so whoever has read it has all of one version."""
 
 
 class Prompts(Mapping[str, str]):
@@ -90,7 +94,7 @@ def load_prompts(path: str | os.PathLike[str]) -> Prompts:
     """Read a bundle.
 
     Args:
-        path: a ``*.prompts.json`` file that ``result.save`` wrote.
+        path: a ``*.prompts.json`` file that ``result.save`` wrote, or the folder of a ``gl.Registry``: then the version that is current.
 
     Returns:
         The prompts by module path.
@@ -104,12 +108,9 @@ def load_prompts(path: str | os.PathLike[str]) -> Prompts:
         'Decide how urgent it is. ...'
     """
     name = os.fspath(path)
-    try:
-        data = json.loads(Path(name).read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{name} can't be read: {error.strerror}. Give the path of a file that result.save() wrote.") from None
-    except ValueError as error:
-        raise UsageError(f"{name} is not JSON ({error}). Give the path of a file that result.save() wrote.") from None
+    if Path(name).is_dir():
+        name = os.fspath(_current_file(Path(name)))
+    data = _read_json(name, "a file that result.save() wrote")
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("modules"), dict):
         raise UsageError(f"{name} is JSON, but not a bundle of prompts: its 'schema' should be {SCHEMA!r} with 'modules' beside it.")
     if data.get("version") != SCHEMA_VERSION:
@@ -123,3 +124,93 @@ def load_prompts(path: str | os.PathLike[str]) -> Prompts:
             f"{name} was changed by hand so that its prompts break their contract: {'; '.join(broken)}. Restore them, or change the 'contract' in the file too."
         )
     return prompts
+
+
+class LivePrompts:
+    """The current prompts of a registry's folder, or of one bundle file, in a process that goes on while they change. Safe under threads; standard library alone.
+
+    Each call of ``now`` looks whether the folder has another current version, which takes microseconds, and reads it if so. What it returns is of one version and never changes: take it once a request.
+
+    Args:
+        path: as ``load_prompts`` takes it.
+
+    Attributes:
+        problem: why the last change could not be taken, in words; None where all is well. The prompts then stay as they were: a bad file does not take a running service down.
+
+    Raises:
+        UsageError: there is nothing to start with.
+
+    Example:
+        >>> live = LivePrompts("prompts/")  # doctest: +SKIP
+        >>> live.now()["route"]  # doctest: +SKIP
+        'Decide how urgent it is. ...'
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(os.fspath(path))
+        self.problem: str | None = None
+        # the mark is taken before the content, so that a change in between is seen by the next look
+        mark = self._mark()
+        self._held = mark, load_prompts(self._path)
+
+    def now(self) -> Prompts:
+        """The prompts of the version that is current at this moment."""
+        mark, prompts = self._held
+        found = self._mark()
+        if found == mark:
+            return prompts
+        try:
+            prompts = load_prompts(self._path)
+        except UsageError as error:
+            self.problem = str(error)
+        else:
+            self.problem = None
+        # one assignment: another thread sees the pair before or after it
+        self._held = found, prompts
+        return prompts
+
+    def _mark(self) -> tuple[int, int, int]:
+        """What differs once a file was replaced."""
+        try:
+            status = (self._path / REGISTRY_FILE if self._path.is_dir() else self._path).stat()
+        except OSError:
+            return (0, 0, 0)
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def read_registry(folder: Path) -> dict[str, Any]:
+    """The registry's one changing file: ``current`` (a version's number or None) and ``history``.
+
+    Raises:
+        UsageError: it is missing, damaged or of a newer version.
+    """
+    name = os.fspath(folder / REGISTRY_FILE)
+    data = _read_json(name, "a bundle's file, or a registry's folder: gepa-lite registry add FOLDER BUNDLE makes one")
+    if not isinstance(data, dict) or data.get("schema") != REGISTRY_SCHEMA or not isinstance(data.get("history"), list):
+        raise UsageError(
+            f"{name} is JSON, but not a registry of prompts: its 'schema' should be {REGISTRY_SCHEMA!r} with 'history' beside it."
+        )
+    if data.get("version") != REGISTRY_VERSION:
+        raise UsageError(f"{name} has schema version {data.get('version')!r}; this package reads {REGISTRY_VERSION}. Upgrade gepa-lite.")
+    return data
+
+
+def version_file(folder: Path, number: int) -> Path:
+    """Where a version's bundle is."""
+    return folder / f"v{number:04d}.prompts.json"
+
+
+def _current_file(folder: Path) -> Path:
+    current = read_registry(folder)["current"]
+    if current is None:
+        raise UsageError(f"the registry in {folder} has no current version: promote one, by gepa-lite registry promote {folder} VERSION.")
+    return version_file(folder, current)
+
+
+def _read_json(name: str, wanted: str) -> Any:
+    try:
+        return json.loads(Path(name).read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{name} can't be read: {error.strerror}. Give the path of {wanted}.") from None
+    except ValueError as error:
+        raise UsageError(f"{name} is not JSON ({error}). Give the path of {wanted}.") from None

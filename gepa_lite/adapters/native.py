@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gepa_lite.core.example import Example, make_example
+from gepa_lite.core.ids import jsonable
 from gepa_lite.data import load_rows
 from gepa_lite.errors import UsageError
-from gepa_lite.lm.protocol import LM
-from gepa_lite.program.optimizable import Execution, Part
+from gepa_lite.lm.protocol import LM, Params
+from gepa_lite.program.optimizable import Execution, Frame, Part
 from gepa_lite.program.program import Program
 from gepa_lite.program.recorder import CallModel
-from gepa_lite.program.render import describe_inputs_outputs
+from gepa_lite.program.render import describe_inputs_outputs, system_text
+from gepa_lite.program.signature import Signature
 
 
 class NativeProgram:
@@ -48,6 +51,8 @@ class NativeProgram:
                 describe_inputs_outputs(modules[path].signature),
                 models[path].describe().name,
                 modules[path].contract,
+                _params(modules[path].params),
+                _frame(modules[path].signature),
             )
             for path, text in self._program.prompts.items()
         }
@@ -92,3 +97,15 @@ class NativeProgram:
 
     def sendable(self) -> NativeProgram:
         return NativeProgram(self._program.with_models(self._program.models))
+
+
+def _frame(signature: Signature) -> Frame:
+    mark = "\N{OBJECT REPLACEMENT CHARACTER}"
+    return Frame(system_text(signature, mark).removeprefix(mark), tuple(entry.name for entry in signature.inputs))
+
+
+def _params(params: Params) -> dict[str, Any]:
+    """Those that are set; the endpoint's own parameters by name."""
+    values = {item.name: getattr(params, item.name) for item in dataclasses.fields(params) if item.name != "extra"}
+    given = {**params.extra, **values}
+    return {name: jsonable(value) for name, value in given.items() if value not in (None, ())}

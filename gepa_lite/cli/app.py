@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gepa_lite.cli import blame, demo, estimate, measures, models, report, resume, run, show
+from gepa_lite.cli import blame, demo, estimate, measures, models, registry, report, resume, run, show
 from gepa_lite.cli.exit_codes import MEANINGS, ExitCode, code_of
 from gepa_lite.cli.output import say
 from gepa_lite.errors import GepaLiteError
@@ -83,3 +83,4 @@ app.command("report")(report.report)
 app.command("plot")(report.plot)
 app.command("demo")(demo.demo)
 app.add_typer(models.app, name="models")
+app.add_typer(registry.app, name="registry")

@@ -32,6 +32,19 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
+class Frame:
+    """What a part's prompt is sent in, where that is the same on every call: a system message that begins with the prompt, and a user message of the inputs.
+
+    Attributes:
+        after: what follows the prompt in the system message.
+        inputs: the inputs that the user message shows, in order.
+    """
+
+    after: str
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """One text that may be rewritten: a module of the program.
 
@@ -42,6 +55,8 @@ class Part:
         words: what goes in and out, in words for the reflection model.
         model: the name of the model it is sent to; "" where that is not known beforehand.
         contract: what every text of this part must keep to.
+        params: how it is sampled, as far as the program says so; kept in the bundle.
+        frame: the messages around the text; None where only the user's own code, or its framework, knows them.
     """
 
     text: str
@@ -50,6 +65,8 @@ class Part:
     words: str
     model: str = ""
     contract: Contract = field(default_factory=Contract)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    frame: Frame | None = None
 
 
 class Optimizable(Protocol):

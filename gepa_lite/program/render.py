@@ -62,15 +62,19 @@ def render_messages(signature: Signature, instruction: str, inputs: Mapping[str,
         UsageError: an input is missing or unexpected.
     """
     values = signature.inputs_of(inputs)
-    system = message_text(
+    user = message_text("user.j2", values=[_shown_value(name, value) for name, value in values.items()])
+    return {"role": "system", "content": system_text(signature, instruction)}, {"role": "user", "content": user}
+
+
+def system_text(signature: Signature, instruction: str) -> str:
+    """The system message: the same for all inputs. What follows the instruction depends on the signature alone."""
+    return message_text(
         "system.j2",
         instruction=instruction,
         inputs=[_shown(entry) for entry in signature.inputs if entry.description],
         outputs=[_shown(entry) for entry in signature.outputs if entry.description and signature.reply_form != "json"],
         answer=answer_form(signature),
     )
-    user = message_text("user.j2", values=[_shown_value(name, value) for name, value in values.items()])
-    return {"role": "system", "content": system}, {"role": "user", "content": user}
 
 
 def answer_form(signature: Signature) -> str:

@@ -4,43 +4,38 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import tempfile
+import math
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gepa_lite.bundle import SCHEMA, SCHEMA_VERSION
 from gepa_lite.core.feedback import Objective
-from gepa_lite.errors import UsageError
+from gepa_lite.ship.atomic import write_atomically
 
 if TYPE_CHECKING:
     from gepa_lite.core.call import Usage
+    from gepa_lite.program.optimizable import Frame
     from gepa_lite.search.verdict import Comparison
     from gepa_lite.ship.result import Result
 
 
 def write_bundle(result: Result[Any], path: Path) -> Path:
     """Write ``result.program``'s prompts with their evidence. The file is complete or absent, never half-written."""
-    if not path.parent.is_dir():
-        raise UsageError(f"{path} can't be written: the folder {path.parent} does not exist.")
-    text = json.dumps(bundle_data(result), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return write_atomically(path, bundle_text(bundle_data(result)))
+
+
+def bundle_text(data: Mapping[str, Any]) -> str:
+    """A bundle as it stands in a file: sorted and indented, so that git diffs read well."""
+    text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        # a temporary file is private to its owner; a shipped file is as readable as any other
-        Path(file.name).chmod(0o666 & ~_umask())
-        Path(file.name).replace(path)
-    except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}.") from error
-    return path
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, as a cut-off reply may hold: kept as a JSON escape
+        return json.dumps(data, indent=2, sort_keys=True) + "\n"
+    return text
 
 
 def bundle_data(result: Result[Any]) -> dict[str, Any]:
@@ -54,9 +49,12 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
     modules = {
         path: {
             "prompt": text,
+            "seed": state.pool[0].candidate.texts[path],
             "signature": parts[path].signature,
             "fingerprint": parts[path].fingerprint,
             "model": parts[path].model,
+            "params": dict(parts[path].params),
+            "frame": _frame(parts[path].frame),
             "contract": contracts["modules"][path],
         }
         for path, text in result.prompts.items()
@@ -70,8 +68,8 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
         "verdict": result.verdict,
         "scores": {
             "direction": result.objective.direction,
-            "validation": _scores(result.validation, result.objective),
-            "test": None if result.test is None else _scores(result.test, result.objective),
+            "range": list(result.objective.range),
+            **_splits(result),
             "objectives": {name: _scores(row, Objective()) for name, row in result.objectives.items()},
         },
         "candidate": {"id": chosen.candidate.id, "is_seed": chosen.index == 0, "lineage": _lineage(result, chosen.index)},
@@ -81,6 +79,7 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
             "test": list(state.started.test_ids),
             "pins": list(state.started.pin_ids),
         },
+        "feedback": state.started.settings["feedback"],
         "settings": dict(state.started.settings),
         "cost": {
             "rollouts": result.costs.logical.rollouts,
@@ -89,8 +88,43 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
             "roles": {role: _usage(usage) for role, usage in result.costs.roles.items()},
         },
         "made_by": f"gepa-lite {gepa_lite.__version__}",
+        "versions": _versions(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
+
+
+def _frame(frame: Frame | None) -> dict[str, Any] | None:
+    return None if frame is None else {"after": frame.after, "inputs": list(frame.inputs)}
+
+
+def _splits(result: Result[Any]) -> dict[str, Any]:
+    """The scores by split; the intervals of the two means are over the examples that both were scored on."""
+    from gepa_lite.search.verdict import mean_interval
+
+    def ends(row: Sequence[float | None], other: Sequence[float | None]) -> list[float] | None:
+        _, low, high, n = mean_interval([value for value, beside in zip(row, other, strict=True) if beside is not None])
+        return sorted((result.objective.score(low), result.objective.score(high))) if n else None
+
+    state, found = result.state, {"validation": _scores(result.validation, result.objective), "test": None}
+    rows: dict[str, tuple[Sequence[float | None], Sequence[float | None]]] = {
+        "validation": (_cells(state.table.array[0]), _cells(state.table.array[result.winner_index]))
+    }
+    if result.test is not None and state.tested is not None:
+        found["test"] = _scores(result.test, result.objective)
+        rows["test"] = state.tested.seed_values, state.tested.winner_values
+    for name, (seed, winner) in rows.items():
+        found[name] = {**(found[name] or {}), "seed_interval": ends(seed, winner), "winner_interval": ends(winner, seed)}
+    return found
+
+
+def _cells(row: Sequence[float]) -> list[float | None]:
+    return [None if math.isnan(value) else float(value) for value in row]
+
+
+def _versions() -> dict[str, str]:
+    """Of Python and of the libraries that had a part in the calls."""
+    libraries = [name for name in ("dspy", "jinja2", "litellm", "numpy", "openai", "pydantic") if name in sys.modules]
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in libraries}}
 
 
 def _scores(row: Comparison, objective: Objective) -> dict[str, Any]:
