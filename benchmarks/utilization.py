@@ -2,7 +2,8 @@
 
 ``python -m benchmarks utilization [--quick] [-- --minutes 5]``. A local server of its own process answers a rollout in 200 ms and a reflection in 1 s or 4 s; validation sets of 100 and 32 examples; of five
 proposals two are better, in a fixed order (``utilization_task.py``). Busy is slot-seconds of rollouts over 32 x wall: reflections go to another model, as in most runs, and don't count. Both sides use the
-same light client; what litellm's own client costs a call is measured apart. Each run's figures are kept in ``benchmarks/results/utilization-cells.json`` and not measured again: delete the file to start afresh.
+same light client; what litellm's own client costs a call is measured apart. Each run's figures are kept in ``benchmarks/results/utilization-cells.json``, or where ``--cells`` says, and not
+measured again: delete the file to start afresh.
 """
 
 from __future__ import annotations
@@ -75,8 +76,10 @@ def run(options: Options) -> Report:
     """Measure what is missing, then compare."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks utilization")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so long; the next call goes on")
-    until = time.monotonic() + 60 * parser.parse_args(list(options.rest)).minutes
-    path = None if options.quick else CELLS
+    parser.add_argument("--cells", type=Path, default=CELLS, help="where the runs' figures are kept")
+    chosen = parser.parse_args(list(options.rest))
+    until = time.monotonic() + 60 * chosen.minutes
+    path = None if options.quick else chosen.cells
     kept: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path is not None and path.exists() else {}
     wanted = courses(options.quick)
     lacking = [course for course in wanted if course.name not in kept]
