@@ -1,10 +1,10 @@
 """Our search beside upstream ``gepa`` on the simulated landscapes: exact held-out scores at equal rollouts, and rollouts to 90 % and 95 % of the attainable score.
 
-``python -m benchmarks search --seeds 0-49 [--tables peer,defaults,paper,noise] [--landscapes a,b] [--optimizers a,b] [--minutes 5] [--cells FOLDER]``. One search of 2,000 rollouts gives a cell; each optimizer's cells are
+``python -m benchmarks search --seeds 0-49 [--tables peer,long,defaults,paper,noise] [--landscapes a,b] [--optimizers a,b] [--minutes 5] [--cells FOLDER]``. One search of 2,000 rollouts gives a cell; each optimizer's cells are
 kept in a file of its own, under ``benchmarks/results/search/`` unless told otherwise, and what a file holds is not run again, so an interrupted table goes on where it ended (``--minutes`` ends it after so long). A report runs
 one kept cell of each optimizer again, and says whether it came out the same: where it did not, the code has changed since, and the file is to be deleted.
 
-The tables: ``peer``, our defaults and the paper's settings beside the peer's; ``defaults``, one rule of the defaults changed at a time; ``paper``, one rule added to the paper's; ``noise``, fans and windows
+The tables: ``peer``, our defaults and the paper's settings beside the peer's; ``long``, rollouts to 90 % and 95 % with up to 6,000 of them; ``defaults``, one rule of the defaults changed at a time; ``paper``, one rule added to the paper's; ``noise``, fans and windows
 on the tuning landscapes without score noise and with much.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Options, Report, Row
-from benchmarks.search_runs import CHECKPOINTS, OURS, ROLLOUTS, VARIANTS, Cells, fill, search
+from benchmarks.search_runs import CHECKPOINTS, LONG, NOISE, OURS, ROLLOUTS, Cells, fill, search
 from benchmarks.search_tables import KEY, Entry, Outcomes, against, beside, markdown, rollouts_to
 from gepa_lite.testing import LANDSCAPES, TUNING
 
@@ -33,6 +33,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "defaults": ("defaults", *_CHANGES),
     "paper": ("paper", *_ADDITIONS),
     "noise": ("defaults", *_FANS),
+    "long": ("defaults", "paper", "peer"),
 }
 _SCORES = {
     "rule": "`{optimizer}`",
@@ -58,9 +59,10 @@ def run(options: Options) -> Report:
     seeds = options.seeds[:4] if options.quick else options.seeds
     tables = ["peer"] if options.quick else chosen.tables.split(",")
     names = chosen.landscapes.split(",")[: 3 if options.quick else None]
-    wanted = {optimizer: [*names] if set(tables) != {"noise"} else [] for table in tables for optimizer in TABLES[table]}
-    for optimizer in TABLES["noise"] if "noise" in tables else ():
-        wanted[optimizer] += [f"{name}~{variant}" for variant in VARIANTS for name in names if name in TUNING]
+    wanted: dict[str, list[str]] = {}
+    for table in tables:
+        for optimizer in TABLES[table]:
+            wanted.setdefault(optimizer, []).extend(_landscapes(table, names))
     if chosen.optimizers:
         wanted = {optimizer: wanted[optimizer] for optimizer in chosen.optimizers.split(",")}
     cells = {optimizer: Cells(None if options.quick else chosen.cells, optimizer) for optimizer in wanted}
@@ -78,6 +80,12 @@ def run(options: Options) -> Report:
     return Report("search", rows, n=len(seeds), seeds=seeds, model="simulated landscapes", extra=extra)
 
 
+def _landscapes(table: str, names: Sequence[str]) -> list[str]:
+    if table == "noise":
+        return [f"{name}~{variant}" for variant in NOISE for name in names if name in TUNING]
+    return [f"{name}~long" for name in names] if table == "long" else list(names)
+
+
 def _repeats(cells: Mapping[str, Cells], wanted: Mapping[str, Sequence[str]], seeds: Sequence[int]) -> list[Row]:
     """Whether one kept cell of each optimizer comes out the same again."""
     differs = [
@@ -93,12 +101,14 @@ def _table(table: str, cells: Mapping[str, Cells], names: Sequence[str], seeds: 
     """The rows and the entries of one table."""
     if table == "noise":
         rows, found = [], {}
-        for variant in VARIANTS:
+        for variant in NOISE:
             noisy = [f"{name}~{variant}" for name in names if name in TUNING]
             found[variant] = against(_of(cells["defaults"], noisy, seeds), {name: _of(cells[name], noisy, seeds) for name in _FANS})
             rows += _change_rows(f"{variant}, defaults with", found[variant], "all")
         return rows, found
-    outcomes = {optimizer: _of(cells[optimizer], names, seeds) for optimizer in TABLES[table]}
+    outcomes = {optimizer: _of(cells[optimizer], _landscapes(table, names), seeds) for optimizer in TABLES[table]}
+    if table == "long":
+        return _long_table(outcomes)
     if table == "peer":
         return _peer_table(outcomes)
     base = "defaults" if table == "defaults" else "paper"
@@ -128,13 +138,31 @@ def _peer_table(outcomes: Mapping[str, Outcomes]) -> tuple[list[Row], dict[str, 
             rows.append(Row(f"{label}: differs after Holm, of {len(entries)}", len(differs), goal=f"0 {differs or ''}", met=not differs))
         rows.append(Row(f"{label}: interval wholly above, of {len(entries)}", above))
         rows.append(Row(f"{label}: interval wholly below, of {len(entries)}", len(below), goal=f"0 {below or ''}", met=not below))
-        for place, share in enumerate(("90", "95")):
-            ratio = found[label][f"to {share} %"] = rollouts_to(outcomes[ours], outcomes[theirs], place)
-            middle, goal = ratio["median ratio"], f"[{_cell(ratio['low'])}, {_cell(ratio['high'])}]"
-            aim = ours == "defaults" and theirs == "peer"
-            goal += f"; got there on {ratio['reached by'][0]} and {ratio['reached by'][1]} landscapes" + ("; <= 0.5" if aim else "")
-            met = (middle is not None and middle <= 0.5) if aim else None
-            rows.append(Row(f"{label}: rollouts to {share} %, median landscape", _cell(middle), None, middle, goal, met))
+        more, shares = _shares(label, outcomes[ours], outcomes[theirs], ROLLOUTS)
+        rows += more
+        found[label] |= shares
+    return rows, found
+
+
+def _long_table(outcomes: Mapping[str, Outcomes]) -> tuple[list[Row], dict[str, Any]]:
+    rows: list[Row] = []
+    found = {}
+    for ours in ("defaults", "paper"):
+        more, found[f"{ours} beside peer"] = _shares(f"{ours} beside peer, {LONG:,} rollouts", outcomes[ours], outcomes["peer"], LONG)
+        rows += more
+    return rows, found
+
+
+def _shares(label: str, ours: Outcomes, theirs: Outcomes, budget: int) -> tuple[list[Row], dict[str, Any]]:
+    """Rollouts to 90 % and 95 %."""
+    rows, found = [], {}
+    for place, share in enumerate(("90", "95")):
+        ratio = found[f"to {share} %"] = rollouts_to(ours, theirs, place, budget)
+        middle, goal = ratio["median ratio"], f"[{_cell(ratio['low'])}, {_cell(ratio['high'])}]"
+        aim = label.startswith("defaults beside peer,") and share == "90"
+        goal += f"; got there on {ratio['reached by'][0]} and {ratio['reached by'][1]} landscapes" + ("; <= 0.5" if aim else "")
+        met = (middle is not None and middle <= 0.5) if aim else None
+        rows.append(Row(f"{label}: rollouts to {share} %, median landscape", _cell(middle), None, middle, goal, met))
     return rows, found
 
 
@@ -161,8 +189,8 @@ def _pages(found: Mapping[str, Any]) -> list[str]:
     pages = []
     for table, parts in found.items():
         for part, entries in parts.items():
-            if table == "peer":
-                pages += [f"## {part}", markdown(entries["scores"], _BESIDE)]
+            if table in ("peer", "long"):
+                pages += [f"## {table} {part}", markdown(entries.get("scores", ()), _BESIDE)]
                 pages += [str(entries[key]) for key in entries if key != "scores"]
                 continue
             for kind in ("tuning", "held back", "all"):

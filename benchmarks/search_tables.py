@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.search_runs import CHECKPOINTS, ROLLOUTS, Outcome
+from benchmarks.search_runs import CHECKPOINTS, Outcome
 from gepa_lite.search.verdict import compare, mean_interval
 from gepa_lite.testing import TUNING
 
@@ -58,7 +58,7 @@ def beside(ours: Outcomes, theirs: Outcomes) -> list[Entry]:
     return _correct(found)
 
 
-def rollouts_to(ours: Outcomes, theirs: Outcomes, place: int) -> Entry:
+def rollouts_to(ours: Outcomes, theirs: Outcomes, place: int, budget: int) -> Entry:
     """Rollouts until a share of the attainable score: medians over seeds, a landscape each, and the median landscape's ratio with its interval.
 
     A search that does not get there within the budget counts as infinitely late, so a median is known where more than half get there. Where only ours gets there, the peer's median is taken to be the whole
@@ -68,15 +68,15 @@ def rollouts_to(ours: Outcomes, theirs: Outcomes, place: int) -> Entry:
     mine, other = (np.array([[_rollouts(outcome, place) for outcome in row[name]] for name in names]) for row in (ours, theirs))
     draws = np.random.default_rng(0).integers(0, mine.shape[1], size=(RESAMPLES, mine.shape[1]))
     medians = np.median(mine, axis=1), np.median(other, axis=1)
-    resampled = [_middle(np.median(mine[:, draw], axis=1), np.median(other[:, draw], axis=1)) for draw in draws]
+    resampled = [_middle(np.median(mine[:, draw], axis=1), np.median(other[:, draw], axis=1), budget) for draw in draws]
     known = [ratio for ratio in resampled if not np.isnan(ratio)]
     low, high = np.quantile(known, [0.025, 0.975], method="nearest") if known else (np.nan, np.nan)
     return {
         "landscapes": [
-            {"landscape": name, "ours": _finite(a), "peer": _finite(b), "ratio": _finite(_ratio(a, b))}
+            {"landscape": name, "ours": _finite(a), "peer": _finite(b), "ratio": _finite(_ratio(a, b, budget))}
             for name, a, b in zip(names, *medians, strict=True)
         ],
-        "median ratio": _finite(_middle(*medians)),
+        "median ratio": _finite(_middle(*medians, budget)),
         "low": _finite(low),
         "high": _finite(high),
         "reached by": [int(np.isfinite(row).sum()) for row in medians],
@@ -135,14 +135,14 @@ def _rollouts(outcome: Outcome, place: int) -> float:
     return float("inf") if spent is None else float(spent)
 
 
-def _ratio(ours: float, theirs: float) -> float:
+def _ratio(ours: float, theirs: float, budget: int) -> float:
     if not np.isfinite(ours):
         return float("nan") if not np.isfinite(theirs) else float("inf")
-    return ours / min(theirs, ROLLOUTS)
+    return ours / min(theirs, budget)
 
 
-def _middle(ours: np.ndarray, theirs: np.ndarray) -> float:
-    ratios = [ratio for ratio in map(_ratio, ours, theirs) if not np.isnan(ratio)]
+def _middle(ours: np.ndarray, theirs: np.ndarray, budget: int) -> float:
+    ratios = [ratio for a, b in zip(ours, theirs, strict=True) if not np.isnan(ratio := _ratio(a, b, budget))]
     return float(np.median(ratios)) if ratios else float("nan")
 
 

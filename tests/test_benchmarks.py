@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.search_runs import ROLLOUTS, Cells, Outcome, fill, outcome_of, search
+from benchmarks.search_runs import Cells, Outcome, fill, outcome_of, search
 from benchmarks.search_tables import beside, holm, rollouts_to
 from benchmarks.utilization import OURS, peer_settings
 from benchmarks.utilization_task import Course, measure
@@ -47,9 +47,10 @@ def test_a_search_that_never_gets_there_is_late_and_not_left_out() -> None:
         {"a": outcomes(100, 100, None), "b": outcomes(500, 500, 500), "c": never, "d": never},
         {"a": outcomes(400, 200, 400), "b": never, "c": never, "d": outcomes(9, 9, 9)},
         0,
+        2_000,
     )
     ratios = {entry["landscape"]: entry["ratio"] for entry in found["landscapes"]}
-    assert ratios == {"a": 0.25, "b": 500 / ROLLOUTS, "c": None, "d": None}
+    assert ratios == {"a": 0.25, "b": 500 / 2_000, "c": None, "d": None}
     assert found["median ratio"] == 0.25, "of 0.25, 0.25 and infinity"
     assert found["reached by"] == [2, 2]
 
