@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from gepa_lite import Budget, Search
 from gepa_lite.core.feedback import Objective
-from gepa_lite.core.ids import content_hash
 from gepa_lite.search.state import RunState
 from gepa_lite.search.stop_rules import Surroundings
 from gepa_lite.testing import LANDSCAPES, Landscape, landscape, run_landscape
@@ -166,6 +165,13 @@ def peer_curve(land: Landscape, merge: bool, rollouts: int, seed: int) -> Curve:
     return curve
 
 
+def changes_of(rules: Search) -> str:
+    """What differs from the paper's settings, in words: it stays the same where a release adds a rule and leaves it off."""
+    paper = Search.paper()
+    changes = {item.name: getattr(rules, item.name) for item in dataclasses.fields(Search)}
+    return ", ".join(f"{name}={value!r}" for name, value in changes.items() if value != getattr(paper, name)) or "the paper's"
+
+
 class Cells:
     """The outcomes of one optimizer on disk: one file, a line a landscape. What was measured under other rules, or by another release of the peer, is dropped.
 
@@ -177,7 +183,7 @@ class Cells:
     def __init__(self, folder: Path | None, optimizer: str) -> None:
         self.optimizer = optimizer
         self._path = None if folder is None else folder / f"{optimizer}.json"
-        self.rules = f"gepa {version('gepa')}" if optimizer in PEER else content_hash(OURS[optimizer].fingerprint())
+        self.rules = f"gepa {version('gepa')}" if optimizer in PEER else changes_of(OURS[optimizer])
         self._found: dict[str, dict[str, list[list[Any]]]] = {}
         if self._path is not None and self._path.exists():
             kept = json.loads(self._path.read_text())
