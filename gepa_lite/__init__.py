@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gepa_lite.adapters.adapt import apply_prompts
     from gepa_lite.adapters.dspy.program import DspyProgram
     from gepa_lite.api import Evaluation, evaluate, optimize
+    from gepa_lite.baselines.compare import compare
     from gepa_lite.bundle import LivePrompts, Prompts, load_prompts
     from gepa_lite.core.budget import Budget
     from gepa_lite.core.call import Call, Trace, Usage
@@ -82,6 +83,7 @@ _HOMES = {
     "UsageError": "errors",
     "apply_prompts": "adapters.adapt",
     "carry": "program.recorder",
+    "compare": "baselines.compare",
     "estimate": "forecast.estimate",
     "evaluate": "api",
     "load_prompts": "bundle",
@@ -133,6 +135,7 @@ __all__ = [
     "UsageError",
     "apply_prompts",
     "carry",
+    "compare",
     "estimate",
     "evaluate",
     "load_prompts",

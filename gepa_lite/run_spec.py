@@ -19,6 +19,7 @@ from gepa_lite.lm.prices import PriceTable
 from gepa_lite.lm.protocol import LM, LMInfo
 from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import Judge
+from gepa_lite.search.procedure import Procedure
 from gepa_lite.search.search import Search
 from gepa_lite.store.protocol import Store
 
@@ -45,6 +46,7 @@ class RunSpec:
         pin_ids: all such examples, those of the validation set included.
         contracts: what new texts must keep to.
         prices: of models, given by hand.
+        procedure: takes the place of our own search; None for that.
     """
 
     program: Optimizable
@@ -61,6 +63,7 @@ class RunSpec:
     pin_ids: tuple[str, ...] = ()
     contracts: Contracts = field(default_factory=Contracts)
     prices: PriceTable = field(default_factory=PriceTable)
+    procedure: Procedure | None = None
 
     @property
     def splits(self) -> Mapping[str, Sequence[Example]]:
@@ -90,6 +93,7 @@ class RunSpec:
             "feedback": self.judge.fingerprint,
             "task_models": {path: _model_name(lm) for path, lm in self.program.models.items()},
             "reflection_models": {name: [_model_name(lm), weight] for name, (lm, weight) in self.reflectors.items()},
+            **({} if self.procedure is None else {"optimizer": dict(self.procedure.settings())}),
         }
 
     def conditions(self) -> Mapping[str, Any]:

@@ -175,7 +175,7 @@ class Session:
         try:
             with self._interrupt.on_signal(self.notice):
                 try:
-                    state = search_loop(history, Course(self._search, program_facts(self.spec, self._gate), self))
+                    state = (self.spec.procedure or search_loop)(history, Course(self._search, program_facts(self.spec, self._gate), self))
                     state = self._finish(state)
                     reason = state.stopped.code if state.stopped else "error"
                 except InterruptedRunError:

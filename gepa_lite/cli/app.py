@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gepa_lite.cli import blame, demo, estimate, measures, models, registry, report, resume, run, show
+from gepa_lite.cli import blame, compare, demo, estimate, measures, models, registry, report, resume, run, show
 from gepa_lite.cli.exit_codes import MEANINGS, ExitCode, code_of
 from gepa_lite.cli.output import say
 from gepa_lite.errors import GepaLiteError
@@ -75,6 +75,7 @@ def _root(
 
 app.command("run")(run.run)
 app.command("estimate")(estimate.estimate)
+app.command("compare")(compare.compare)
 app.command("resume")(resume.resume)
 app.command("show")(show.show)
 app.command("blame")(blame.blame)

@@ -236,7 +236,7 @@ class RunState:
         turned = [self.rotation.index(module) for module in event.modules if module in self.rotation]
         place = turned[-1] if turned else self.pointers[event.parent]
         pointers = (*self.pointers[: event.parent], (place + 1) % len(self.rotation), *self.pointers[event.parent + 1 :])
-        usable = event.status in ("accepted", "rejected") and bool(event.after)
+        usable = event.status == "accepted" or (event.status == "rejected" and bool(event.after))
         return self._with(
             pointers=pointers,
             paid_rollouts=self.paid_rollouts.add(charged),

@@ -1,0 +1,11 @@
+"""Other optimizers, on the same ledger, store, events, verdict and resume as our own search.
+
+>>> from gepa_lite import baselines
+>>> "few_shot" in baselines.OPTIMIZERS
+True
+"""
+
+from gepa_lite.baselines.compare import Comparison, compare
+from gepa_lite.baselines.optimizer import OPTIMIZERS, Optimizer, optimizer
+
+__all__ = ["OPTIMIZERS", "Comparison", "Optimizer", "compare", "optimizer"]
