@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gepa_lite.core.contract import Contract
     from gepa_lite.core.example import Example
     from gepa_lite.core.feedback import Feedback, Objective
+    from gepa_lite.doctor.check import Effort, check
+    from gepa_lite.doctor.checkup import Checkup
     from gepa_lite.errors import GepaLiteError, ModelError, RolloutError, RunError, UsageError
     from gepa_lite.forecast.estimate import Estimate, estimate
     from gepa_lite.guard.options import Guard
@@ -48,9 +50,11 @@ _HOMES = {
     "Budget": "core.budget",
     "Call": "core.call",
     "CallableLM": "lm.callable_lm",
+    "Checkup": "doctor.checkup",
     "Completion": "lm.protocol",
     "Contract": "core.contract",
     "DspyProgram": "adapters.dspy.program",
+    "Effort": "doctor.check",
     "Estimate": "forecast.estimate",
     "Evaluation": "api",
     "Example": "core.example",
@@ -83,6 +87,7 @@ _HOMES = {
     "UsageError": "errors",
     "apply_prompts": "adapters.adapt",
     "carry": "program.recorder",
+    "check": "doctor.check",
     "compare": "baselines.compare",
     "estimate": "forecast.estimate",
     "evaluate": "api",
@@ -101,9 +106,11 @@ __all__ = [
     "Budget",
     "Call",
     "CallableLM",
+    "Checkup",
     "Completion",
     "Contract",
     "DspyProgram",
+    "Effort",
     "Estimate",
     "Evaluation",
     "Example",
@@ -135,6 +142,7 @@ __all__ = [
     "UsageError",
     "apply_prompts",
     "carry",
+    "check",
     "compare",
     "estimate",
     "evaluate",

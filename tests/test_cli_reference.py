@@ -18,6 +18,7 @@ def test_every_option_has_a_help_text() -> None:
     assert ": None" not in text
     for command in (
         "run",
+        "check",
         "estimate",
         "resume",
         "show",

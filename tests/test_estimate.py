@@ -186,8 +186,9 @@ def test_a_judge_model_has_a_role_of_its_own(tmp_path: Path) -> None:
 
 def write_task(folder: Path) -> Path:
     (folder / "task.py").write_text(
-        "import gepa_lite as gl\nfrom gepa_lite.testing import ScriptedLM\nfrom tests.triage import Triage, answer\n"
-        "def make():\n    return Triage(lm=ScriptedLM(answer, name='task'))\n",
+        "import gepa_lite as gl\nfrom gepa_lite.testing import ScriptedLM\nfrom tests.triage import Triage, answer, reflect\n"
+        "def reply(request):\n    return reflect(request) if '<current>' in request.messages[0]['content'] else answer(request)\n"
+        "def make():\n    return Triage(lm=ScriptedLM(reply, name='task'))\n",
         encoding="utf-8",
     )
     for name, data in (("train", TRAIN), ("val", VALIDATION)):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gepa_lite.cli import blame, compare, demo, estimate, measures, models, registry, report, resume, run, show
+from gepa_lite.cli import blame, check, compare, demo, estimate, measures, models, registry, report, resume, run, show
 from gepa_lite.cli.exit_codes import MEANINGS, ExitCode, code_of
 from gepa_lite.cli.output import say
 from gepa_lite.errors import GepaLiteError
@@ -74,6 +74,7 @@ def _root(
 
 
 app.command("run")(run.run)
+app.command("check")(check.check)
 app.command("estimate")(estimate.estimate)
 app.command("compare")(compare.compare)
 app.command("resume")(resume.resume)

@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     RUN = 3
     LOCKED = 4
     NOT_IMPROVED = 5
+    CHECK_FAILED = 6
     INTERRUPTED = 130
 
 
@@ -26,6 +27,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.RUN: "the run can't go on: models are down or can't be fetched, the feedback function failed, the run's file can't be written",
     ExitCode.LOCKED: "another process is writing to this run",
     ExitCode.NOT_IMPROVED: "--require-improved was given, and the verdict is another one",
+    ExitCode.CHECK_FAILED: "`gepa-lite check` found something that would waste a run",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C; what was paid is kept, and the run can be resumed",
 }
 
