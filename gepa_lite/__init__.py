@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from gepa_lite.adapters.adapt import apply_prompts
     from gepa_lite.adapters.dspy.program import DspyProgram
+    from gepa_lite.adapters.function.wrapped import Wrapped, wrap
+    from gepa_lite.adapters.recording.scope import attribute_to
     from gepa_lite.api import Evaluation, evaluate, optimize
     from gepa_lite.baselines.compare import compare
     from gepa_lite.bundle import LivePrompts, Prompts, load_prompts
@@ -31,11 +33,13 @@ if TYPE_CHECKING:
     from gepa_lite.lm.callable_lm import CallableLM
     from gepa_lite.lm.litellm_client import LiteLLM
     from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
+    from gepa_lite.program.chat import ChatModel
     from gepa_lite.program.module import Module
     from gepa_lite.program.outputs import Outputs
     from gepa_lite.program.program import Program
     from gepa_lite.program.recorder import carry
     from gepa_lite.program.signature import Signature
+    from gepa_lite.prompting import prompt, use_prompts
     from gepa_lite.report.html import report_html
     from gepa_lite.report.markdown import report_markdown
     from gepa_lite.report.plots import plot
@@ -50,6 +54,7 @@ _HOMES = {
     "Budget": "core.budget",
     "Call": "core.call",
     "CallableLM": "lm.callable_lm",
+    "ChatModel": "program.chat",
     "Checkup": "doctor.checkup",
     "Completion": "lm.protocol",
     "Contract": "core.contract",
@@ -85,7 +90,9 @@ _HOMES = {
     "Trace": "core.call",
     "Usage": "core.call",
     "UsageError": "errors",
+    "Wrapped": "adapters.function.wrapped",
     "apply_prompts": "adapters.adapt",
+    "attribute_to": "adapters.recording.scope",
     "carry": "program.recorder",
     "check": "doctor.check",
     "compare": "baselines.compare",
@@ -95,9 +102,12 @@ _HOMES = {
     "measures": "insight.measures",
     "optimize": "api",
     "plot": "report.plots",
+    "prompt": "prompting",
     "report_html": "report.html",
     "report_markdown": "report.markdown",
     "split": "splitting",
+    "use_prompts": "prompting",
+    "wrap": "adapters.function.wrapped",
 }
 
 __all__ = [
@@ -106,6 +116,7 @@ __all__ = [
     "Budget",
     "Call",
     "CallableLM",
+    "ChatModel",
     "Checkup",
     "Completion",
     "Contract",
@@ -140,7 +151,9 @@ __all__ = [
     "Trace",
     "Usage",
     "UsageError",
+    "Wrapped",
     "apply_prompts",
+    "attribute_to",
     "carry",
     "check",
     "compare",
@@ -150,9 +163,12 @@ __all__ = [
     "measures",
     "optimize",
     "plot",
+    "prompt",
     "report_html",
     "report_markdown",
     "split",
+    "use_prompts",
+    "wrap",
 ]
 
 

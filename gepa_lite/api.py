@@ -342,7 +342,11 @@ def _check_types(budget: Budget | None, search: Search | None) -> None:
 def _reflectors(program: Optimizable, spec: ReflectionSpec | None) -> dict[str, tuple[LM, float]]:
     """The reflection models by name, with their weights."""
     if spec is None:
-        lm = next(iter(program.models.values()))
+        lm = next(iter(program.models.values()), None)
+        if lm is None:
+            raise UsageError(
+                f"no reflection_lm: which models {program.name} asks is its own affair, so say who rewrites: reflection_lm='openai/gpt-5'."
+            )
         return {lm.describe().name: (lm, 1.0)}
     if not isinstance(spec, Mapping):
         lm = program.open(spec)

@@ -23,10 +23,13 @@ def default_budget(spec: RunSpec) -> Budget:
 
 
 def costs_dollars(spec: RunSpec) -> bool:
-    """Whether the prices of all models are known, and one of them is above zero."""
+    """Whether the prices of all models are known, the program's too, and one of them is above zero."""
     infos = [spec.describe(lm) for lm in spec.models]
-    return all(info.priced for info in infos) and any(
-        (info.usd_per_input_token or 0) + (info.usd_per_output_token or 0) > 0 for info in infos
+    # what is asked is not known beforehand where the program names no model
+    return (
+        bool(spec.program.models)
+        and all(info.priced for info in infos)
+        and any((info.usd_per_input_token or 0) + (info.usd_per_output_token or 0) > 0 for info in infos)
     )
 
 
@@ -50,6 +53,11 @@ def check_budget(spec: RunSpec) -> None:
     if budget.proposals is not None and budget.proposals < asked:
         raise UsageError(
             f"Budget(proposals={budget.proposals}) can't pay for one step of {asked} proposals. Raise it, or use Search(fan=1)."
+        )
+    if not spec.program.metered and (budget.usd is not None or budget.tokens is not None):
+        raise UsageError(
+            f"Budget({'usd' if budget.usd is not None else 'tokens'}=...): {spec.program.name} makes model calls that the run can't see, so it can't hold them to tokens or dollars. "
+            f"Let it see them, gl.wrap(..., record=...), or bound rollouts and proposals instead."
         )
     unpriced = [lm.describe().name for lm in spec.models if not spec.describe(lm).priced]
     if budget.usd is not None and unpriced:

@@ -231,7 +231,7 @@ def test_a_config_file_from_another_folder_with_options_on_top(desk: Desk, monke
         (["--program", "NAME.py:make"], "write module:name"),
         (["--program", "NAME:makee"], "NAME has no 'makee'. Did you mean 'make'?"),
         (["--program", "NAMEE:make"], "there is no module 'NAMEE'"),
-        (["--program", "NAME:number"], "is of type int; a gl.Program or a dspy.Module is needed"),
+        (["--program", "NAME:number"], "is of type int; a gl.Program, a dspy.Module or a gl.wrap(...) is needed"),
         (["--program", "NAME:Picky"], "can't be called without arguments"),
         (["--program", "NAME:Mute"], "no feedback: pass feedback=..."),
         (["--program", "NAME:Shout"], "the module 'answer' has no model"),

@@ -10,8 +10,9 @@ import pytest
 
 import gepa_lite as gl
 from gepa_lite import api
-from gepa_lite.core.contract import Contract, Contracts, placeholders_of
+from gepa_lite.core.contract import Contract, Contracts
 from gepa_lite.core.events import Merged, Proposed, Unjoined, Validated
+from gepa_lite.core.placeholders import likely_form, placeholders_of
 from gepa_lite.errors import UsageError
 from gepa_lite.search.gate import Gate
 from gepa_lite.search.loop import Course, take_merge
@@ -44,6 +45,13 @@ LONG_GERMAN = "Entscheide, wie dringend die Nachricht ist, und antworte mit eine
         (Contract(form="json"), '{"system": "Answer."}', "{system: Answer.}", "form"),
         (Contract(form="jinja", placeholders=("{{q}}",)), "{% if q %}{{ q }}{% endif %}", "{% if q %}{{ q }}", "form"),
         (Contract(form="jinja", placeholders=("{{q}}",)), "{{ q | upper }}", "{{ q }} {{ secret }}", "placeholder"),
+        (Contract(form="format", placeholders=("{q}",)), 'Answer {q!r} as {{"a": 1}}.', 'Answer {q} as {"a": 1}.', "placeholder"),
+        (Contract(form="format", placeholders=("{q}",)), "Answer {q}.", "Answer {{q}}.", "placeholder"),
+        (Contract(form="format", placeholders=("{q}",)), "Answer {q}.", "Answer {q} in {}.", "placeholder"),
+        (Contract(form="format", placeholders=("{q}",)), "Answer {q}.", "Answer {q} in {.", "form"),
+        (Contract(form="template", placeholders=("$q",)), "Answer ${q} for $$5.", "Answer $q for $5.", "form"),
+        (Contract(form="template", placeholders=("${q}",)), "Answer $q.", "Answer $q and $p.", "placeholder"),
+        (Contract(placeholders=("$q",)), "Answer $q for US$5.", "Answer.", "placeholder"),
         (Contract(language="de"), LONG_GERMAN, "Decide how urgent the message is, and answer in one single word.", "language"),
         (Contract(language="de"), "Kurz.", "Decide how urgent the message is, and answer in one single word.", "language"),
     ],
@@ -72,7 +80,7 @@ def test_placeholders_are_found_in_the_seed_and_json_is_none() -> None:
         ({"required": [""]}, "texts that are not empty"),
         ({"frozen": [3]}, "texts that are not empty"),
         ({"language": "german"}, "two letters"),
-        ({"form": "yaml"}, "'text', 'json' or 'jinja'"),
+        ({"form": "yaml"}, "'text', 'json', 'jinja', 'format' or 'template'"),
     ],
 )
 def test_a_wrong_contract_is_refused_where_it_is_written(values: dict[str, Any], words: str) -> None:
@@ -349,3 +357,26 @@ def test_the_bundle_carries_the_contract_and_a_broken_one_is_refused(tmp_path: P
     del data["modules"]["gist"]["contract"], data["contract"]
     path.write_text(json.dumps(data))
     assert gl.load_prompts(path)["gist"] == "Say what the sender never wants."
+
+
+@pytest.mark.parametrize(
+    ("seed", "form", "placeholders"),
+    [
+        ("Ask {city} on {day:%A}.", "format", {"{city}", "{day}"}),
+        ('Ask {city}; answer {{"a": 1}}.', "format", {"{city}"}),
+        ('Ask {city}; answer {"a": 1}.', "text", {"{city}"}),
+        ("Ask {rows[0].city}.", "format", {"{rows[0].city}"}),
+        ("Ask $city, ${day}.", "template", {"${city}", "${day}"}),
+        ("Ask $city for $5.", "text", {"${city}"}),
+        ("Ask {{ city }}.", "text", {"{{city}}"}),
+        ("Ask %(city)s.", "text", {"%(city)s"}),
+        ("Ask {city} and $day.", "text", {"{city}", "${day}"}),
+        ("Ask.", "text", set()),
+        ('{"a": 1} and {} and US$5 and a{2,3}', "text", set()),
+    ],
+)
+def test_the_form_of_a_seed_is_told_from_its_placeholders(seed: str, form: str, placeholders: set[str]) -> None:
+    assert likely_form(seed) == form
+    contract = Contract(form=likely_form(seed)).resolved(seed, 100)
+    assert set(contract.placeholders or ()) == placeholders
+    assert contract.breaches(seed) == []

@@ -34,7 +34,7 @@ def adapt(program: Any) -> Optimizable:
     if _is_adapted(program):
         return program  # type: ignore[no-any-return]
     kind = f"the class {program.__name__}; make an instance" if isinstance(program, type) else f"of type {type(program).__name__}"
-    raise UsageError(f"program is {kind}; a gl.Program or a dspy.Module is needed.")
+    raise UsageError(f"program is {kind}; a gl.Program, a dspy.Module or a gl.wrap(fn, prompts=...) is needed.")
 
 
 def apply_prompts(program: P, prompts: Prompts | str | os.PathLike[str] | Mapping[str, str]) -> P:

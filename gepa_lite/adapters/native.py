@@ -66,6 +66,10 @@ class NativeProgram:
         return self._program.models
 
     @property
+    def metered(self) -> bool:
+        return True
+
+    @property
     def fingerprint(self) -> str:
         return self._program.fingerprint
 

@@ -45,24 +45,28 @@ def load_program(address: str, lm: str | None) -> Any:
 
     Args:
         address: where it is.
-        lm: the model of all modules that name none; None leaves it to the program. A dspy program has its own, by ``dspy.configure`` in its module.
+        lm: the model of all modules that name none; None leaves it to the program. Dspy programs and wrapped functions have their own.
 
     Raises:
         UsageError: as ``load_target``, or what is there makes no program.
     """
+    from gepa_lite.adapters.function.wrapped import Wrapped
     from gepa_lite.program.program import Program
 
     target = load_target(address, "program")
-    program = target if isinstance(target, Program) or is_dspy_module(target) else _made(target, address)
-    if is_dspy_module(program):
+    program = target if isinstance(target, (Program, Wrapped)) or is_dspy_module(target) else _made(target, address)
+    if isinstance(program, Wrapped) or is_dspy_module(program):
         if lm is not None:
-            raise UsageError(
-                f"--lm is for a gl.Program; a dspy program has its LM by dspy.configure(lm=...) in {address.partition(':')[0]}."
+            own = (
+                "a wrapped function asks its own models"
+                if isinstance(program, Wrapped)
+                else "a dspy program has its LM by dspy.configure(lm=...)"
             )
+            raise UsageError(f"--lm is for a gl.Program; {own} in {address.partition(':')[0]}.")
         return program
     if not isinstance(program, Program):
         raise UsageError(
-            f"program={address!r} is of type {type(program).__name__}; a gl.Program or a dspy.Module is needed: a class, a function that makes one, or an instance."
+            f"program={address!r} is of type {type(program).__name__}; a gl.Program, a dspy.Module or a gl.wrap(...) is needed: a class, a function that makes one, or an instance."
         )
     return program if lm is None else program.with_lm(lm)
 

@@ -8,9 +8,9 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
+from gepa_lite.core.placeholders import FORMS, GRAMMARS, PLACEHOLDERS, Form, kind_of, normal_placeholder, placeholders_of, template_fields
 from gepa_lite.errors import UsageError
 
 DEFAULT_TOKENS = 2_000
@@ -23,13 +23,6 @@ _BYTES_PER_TOKEN = 4
 _SHOWN = 120
 _LETTERS_TO_TELL = 40
 _SURE = 0.9
-_PLACEHOLDERS = re.compile(
-    r"\{\{-?\s*(?P<double>[A-Za-z_][\w.]*)[^{}]*\}\}"
-    r"|\$\{(?P<dollar>[A-Za-z_]\w*)\}"
-    r"|%\((?P<percent>[A-Za-z_]\w*)\)[sdifrgx]"
-    r"|(?<![{$])\{(?P<single>[A-Za-z_][\w.]*)(?:![rsa])?(?::[^{}\s\"']*)?\}(?!\})"
-)
-_STYLES = {"double": "{{%s}}", "dollar": "${%s}", "percent": "%%(%s)s", "single": "{%s}"}
 _TEXTS = ("placeholders", "frozen", "required", "banned")
 
 
@@ -56,13 +49,14 @@ class Contract:
 
     Attributes:
         max_tokens: length in tokens, estimated at four UTF-8 bytes each; None is ``Search(max_prompt_tokens=)`` for a module, and no bound for a program.
-        placeholders: what your code fills in, such as ``"{name}"``, ``"{{ name }}"``, ``"${name}"`` or ``"%(name)s"``: each must stay, and none of their kind may be added. None finds them
+        placeholders: what your code fills in, such as ``"{name}"``, ``"{{ name }}"``, ``"$name"`` or ``"%(name)s"``: each must stay, and none of their kind may be added. None finds them
             in the seed prompt; ``()`` is none.
         frozen: spans that must stand in the text, letter by letter.
         required: regular expressions that must be found.
         banned: regular expressions that must not be found.
         language: ISO 639-1 code of the language it is written in, such as ``"de"``; needs ``pip install 'gepa-lite[language]'``. Texts under 40 letters are too short to tell.
-        form: ``"text"``; ``"json"``: must parse; ``"jinja"``: must parse as a Jinja2 template, with the seed's variables and no others. Nothing is rendered.
+        form: ``"text"``; ``"json"``: must parse; ``"jinja"``: must parse as a Jinja2 template, with the seed's variables and no others; ``"format"`` and
+            ``"template"``: likewise for ``str.format`` and ``string.Template``, so that a stray brace or dollar sign is found before it raises. Nothing is rendered.
 
     Raises:
         UsageError: an argument is wrong.
@@ -80,7 +74,7 @@ class Contract:
     required: tuple[str, ...] = ()
     banned: tuple[str, ...] = ()
     language: str | None = None
-    form: Literal["text", "json", "jinja"] = "text"
+    form: Form = "text"
 
     def __post_init__(self) -> None:
         for name in _TEXTS:
@@ -102,8 +96,8 @@ class Contract:
             raise UsageError(f"Contract(max_tokens={self.max_tokens!r}): a whole number of at least 1 is needed.")
         if self.language is not None and not re.fullmatch(r"[a-z]{2}", self.language):
             raise UsageError(f"Contract(language={self.language!r}): a code of two letters is needed, e.g. 'en' or 'de'.")
-        if self.form not in ("text", "json", "jinja"):
-            raise UsageError(f"Contract(form={self.form!r}): 'text', 'json' or 'jinja' is needed.")
+        if self.form not in FORMS:
+            raise UsageError(f"Contract(form={self.form!r}): {', '.join(map(repr, FORMS[:-1]))} or {FORMS[-1]!r} is needed.")
 
     def resolved(self, seed: str, max_tokens: int) -> Contract:
         """The same with nothing left to find: placeholders of the seed, and a length.
@@ -129,7 +123,7 @@ class Contract:
         """
         found = _length(estimated_tokens(text), self.max_tokens or DEFAULT_TOKENS, "the prompt")
         # the grammar comes first: what does not parse has no variables
-        form = self._form(text) if libraries or self.form == "json" else []
+        form = self._form(text) if libraries or self.form != "jinja" else []
         found += form or (self._placeholders(text) if libraries or self.form != "jinja" else [])
         found += [Breach("frozen", _lost(span)) for span in self.frozen if span not in text]
         found += [
@@ -156,13 +150,15 @@ class Contract:
         return cls(**data)
 
     def _placeholders(self, text: str) -> list[Breach]:
-        wanted = {_normal(item) for item in self.placeholders or ()}
+        wanted = {normal_placeholder(item) for item in self.placeholders or ()}
         if not wanted:
             return []
         here = placeholders_of(text, self.form)
-        missing = sorted(item for item in wanted if item not in here and item not in text)
-        kinds = {_kind(item) for item in wanted}
-        new = sorted(item for item in here - wanted if _kind(item) in kinds)
+        # what only a grammar can tell, such as a doubled brace, is not looked for letter by letter
+        strict = self.form in GRAMMARS
+        missing = sorted(item for item in wanted if item not in here and ((strict and kind_of(item) != "other") or item not in text))
+        kinds = {kind_of(item) for item in wanted}
+        new = sorted(item for item in here - wanted if strict or kind_of(item) in kinds)
         return [Breach("placeholder", f"the placeholder {item} is missing: keep it as it is") for item in missing] + [
             Breach("placeholder", f"the placeholder {item} is new, and nothing fills it in: only {', '.join(sorted(wanted))} may be used")
             for item in new
@@ -174,14 +170,14 @@ class Contract:
                 json.loads(text)
             except ValueError as error:
                 return [Breach("form", f"the prompt must be valid JSON, and it is not: {error}")]
-        elif self.form == "jinja" and isinstance(problem := _jinja_variables(text), str):
-            return [Breach("form", f"the prompt must be a valid Jinja2 template, and it is not: {problem}")]
+        elif self.form in GRAMMARS and isinstance(problem := template_fields(text, self.form), str):
+            return [Breach("form", f"the prompt must be a valid {GRAMMARS[self.form]}, and it is not: {problem}")]
         return []
 
     def _language(self, text: str) -> list[Breach]:
         if self.language is None:
             return []
-        prose = _PLACEHOLDERS.sub(" ", text)
+        prose = PLACEHOLDERS.sub(" ", text)
         for span in self.frozen:
             prose = prose.replace(span, " ")
         if sum(letter.isalpha() for letter in prose) < _LETTERS_TO_TELL:
@@ -247,18 +243,6 @@ def estimated_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
 
 
-def placeholders_of(text: str, form: str = "text") -> frozenset[str]:
-    """What code would fill in: ``{name}``, ``{{name}}``, ``${name}`` and ``%(name)s``, spelled in these forms; of a Jinja2 template its undeclared variables.
-
-    >>> sorted(placeholders_of('Ask {city!r} for {{ name | upper }}. Answer {"a": 1}.'))
-    ['{city}', '{{name}}']
-    """
-    if form == "jinja":
-        variables = _jinja_variables(text)
-        return frozenset() if isinstance(variables, str) else frozenset(_STYLES["double"] % name for name in variables)
-    return frozenset(_STYLES[match.lastgroup] % match[match.lastgroup] for match in _PLACEHOLDERS.finditer(text) if match.lastgroup)
-
-
 def identify_language(text: str) -> tuple[str, float]:
     """ISO 639-1 code of a text's language, and how sure that is, from 0 to 1.
 
@@ -271,28 +255,6 @@ def identify_language(text: str) -> tuple[str, float]:
         raise UsageError("Contract(language=...) needs a language detector: pip install 'gepa-lite[language]'.") from None
     scores = rank(text)  # log-probabilities but for a constant, the highest first
     return str(scores[0][0]), 1 / math.fsum(math.exp(min(0.0, float(score) - float(scores[0][1]))) for _, score in scores)
-
-
-@lru_cache(maxsize=256)
-def _jinja_variables(text: str) -> frozenset[str] | str:
-    """The undeclared variables of a template, or why it does not parse."""
-    from jinja2 import TemplateError, meta
-    from jinja2.sandbox import SandboxedEnvironment
-
-    try:
-        return frozenset(meta.find_undeclared_variables(SandboxedEnvironment().parse(text)))
-    except TemplateError as error:
-        return str(error)
-
-
-def _normal(placeholder: str) -> str:
-    match = _PLACEHOLDERS.fullmatch(placeholder)
-    return _STYLES[match.lastgroup] % match[match.lastgroup] if match and match.lastgroup else placeholder
-
-
-def _kind(placeholder: str) -> str:
-    match = _PLACEHOLDERS.fullmatch(placeholder)
-    return match.lastgroup or "" if match else "other"
 
 
 def _length(tokens: int, most: int | None, what: str) -> list[Breach]:

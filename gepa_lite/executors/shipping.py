@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gepa_lite.errors import GepaLiteError, RolloutError, RunError, UsageError
+from gepa_lite.lm.made import MadeCall
 from gepa_lite.lm.protocol import LM, Completion, LMInfo, Request
 
 
@@ -62,6 +63,9 @@ class Manifest:
 
     def same(self, lm: LM) -> LM:
         """The driver's own model for one that a worker opened by its name: the one that says the same of itself, or else this one from now on."""
+        if isinstance(lm, MadeCall):
+            # it is one call, not a model: equal ones are not the same
+            return lm
         info = lm.describe()
         for known in self._models:
             if known.describe() == info:

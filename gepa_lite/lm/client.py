@@ -17,6 +17,7 @@ from gepa_lite.core.call import Usage
 from gepa_lite.core.ids import content_hash
 from gepa_lite.errors import GepaLiteError, ModelError, ModelTimeoutError, StoreError
 from gepa_lite.lm.breaker import Breaker
+from gepa_lite.lm.made import MadeCall
 from gepa_lite.lm.meter import Meter, call_bound
 from gepa_lite.lm.prices import PriceTable
 from gepa_lite.lm.protocol import LM, Completion, Request
@@ -88,6 +89,8 @@ class ModelClient:
             BudgetSpentError: the call's bound does not fit in what is left.
         """
         key = call_key(lm, request, sample, address)
+        if isinstance(lm, MadeCall):
+            return self._book(key, lm, role)
         with self._lock:
             other = self._in_flight.get(key)
             mine: Future[Completion] = Future()
@@ -111,6 +114,24 @@ class ModelClient:
         completion = self._earlier(key)
         if completion is not None:
             self._store.save_completion(key, completion, role, 0.0)
+        return completion
+
+    def _book(self, key: str, made: MadeCall, role: Role) -> Completion:
+        """Book a call that was made past the run: none is taken for another, and none is refused."""
+        name, seconds = self._prices.describe(made).name, made.seconds
+        call_id = uuid.uuid4().hex
+        if isinstance(made.outcome, ModelError):
+            spent = Usage(calls=1)
+            self._store.begin_call(call_id, role, name, spent)
+            self._store.end_call(call_id, spent, seconds, 1, made.outcome.kind)
+            self._meter.book(spent)
+            self._breaker.failure(role, name, made.outcome)
+            raise made.outcome
+        completion = self._prices.settle(name, made.outcome)
+        self._store.begin_call(call_id, role, name, completion.usage)
+        self._store.save_completion(key, completion, role, seconds, call_id)
+        self._meter.book(completion.usage)
+        self._breaker.success(role)
         return completion
 
     def _pay(self, key: str, lm: LM, request: Request, role: Role) -> Completion:

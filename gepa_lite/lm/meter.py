@@ -12,6 +12,8 @@ from gepa_lite.lm.protocol import LMInfo, Request
 _TOKENS_PER_MESSAGE = 16
 """Room for a chat template's role marks around each message."""
 
+_NO_PRICE = "dollars are bounded, and a model that the feedback or program asks has no known price: give it by prices={'its name': (USD per million input tokens, per million output tokens)}, or bound rollouts or tokens instead."
+
 
 def call_bound(info: LMInfo, request: Request) -> Usage:
     """The most that one call can consume.
@@ -69,9 +71,7 @@ class Meter:
             UsageError: dollars are bounded and the call's price is not known.
         """
         if self._usd is not None and bound.usd is None:
-            raise UsageError(
-                "dollars are bounded, and a model that the feedback or program asks has no known price: give it by prices={'its name': (USD per million input tokens, per million output tokens)}, or bound rollouts or tokens instead."
-            )
+            raise UsageError(_NO_PRICE)
         with self._changed:
             while (lacking := self._lacking(bound)) is not None:
                 if not self._flying:
@@ -90,6 +90,30 @@ class Meter:
             self._spent = self._spent + spent
             self._spent_usd += spent.usd or 0.0
             self._changed.notify_all()
+
+    def book(self, spent: Usage) -> None:
+        """Book what a call consumed that was made without asking.
+
+        Raises:
+            BudgetSpentError: the budget is passed by it; it is booked all the same.
+            UsageError: dollars are bounded and the call's price is not known.
+        """
+        with self._changed:
+            self._spent = self._spent + spent
+            self._spent_usd += spent.usd or 0.0
+            self._changed.notify_all()
+            passed = self._passed()
+        if self._usd is not None and spent.usd is None:
+            raise UsageError(_NO_PRICE)
+        if passed is not None:
+            raise BudgetSpentError(passed)
+
+    def _passed(self) -> str | None:
+        if self._tokens is not None and self._spent.tokens > self._tokens:
+            return f"{self._spent.tokens:,} tokens were taken of {self._tokens:,}"
+        if self._usd is not None and self._spent_usd > self._usd + 1e-12:
+            return f"{self._spent_usd:.4f} USD were taken of {self._usd:.2f}"
+        return None
 
     def _lacking(self, bound: Usage) -> str | None:
         if self._tokens is not None and self._spent.tokens + self._reserved_tokens + bound.tokens > self._tokens:

@@ -103,6 +103,11 @@ class Optimizable(Protocol):
         ...
 
     @property
+    def metered(self) -> bool:
+        """Whether all its model calls reach the run, so that tokens and dollars can be held to a budget."""
+        ...
+
+    @property
     def fingerprint(self) -> str:
         """A hash of what fixes its behaviour beside texts and models; a resumed run must have the same."""
         ...

@@ -47,8 +47,8 @@ class Costs:
 
     @property
     def roles(self) -> dict[Role, Usage]:
-        """Logical usage of the roles that were used."""
-        return {role: usage for role in ROLES if (usage := getattr(self.logical, role)).calls}
+        """Logical usage of the roles that were used; a role with no calls and unknown dollars made calls that no one saw."""
+        return {role: usage for role in ROLES if (usage := getattr(self.logical, role)).calls or usage.usd is None}
 
 
 @dataclass(frozen=True)

@@ -134,6 +134,10 @@ class DspyProgram:
             "the dspy program has no LM: call dspy.configure(lm=dspy.LM('openai/gpt-4.1-mini')) first, or program.set_lm(...)."
         )
 
+    @property
+    def metered(self) -> bool:
+        return True
+
     @cached_property
     def fingerprint(self) -> str:
         modules = [value for _, value in reachable(self._program) if is_dspy_module(value)]
