@@ -183,6 +183,7 @@ def test_result_report_and_show_list_what_was_found(tmp_path: Path) -> None:
     assert {(f.finding.rule, f.status, f.mended, f.in_winner) for f in result.findings} == {("secret", "rejected", False, False)}
     words = "secret: it holds a GitHub token (line 2): leave it out"
     assert f"refused, {result.findings[-1].finding.module}: {words}" in str(result)
+    assert "guard=gl.Guard(allow=[...]" in str(result)
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "a")]).stdout
     assert words in shown
     printed = CliRunner().invoke(app, ["show", str(tmp_path / "a"), "--json"]).stdout

@@ -14,8 +14,9 @@ _RESERVED = re.compile(r"(?i)@(?:[\w-]+\.)*(?:example\.(?:com|net|org)|[\w-]+\.(
 _DIGITS = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
 _ACCOUNT = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b")
 _SOCIAL = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
+# bounded, so that a long row of such marks costs no more than its length
 _KEY = re.compile(
-    r"\b(?:sk|pk|rk|api|key|token|secret|pat)[-_](?=[\w-]*\d[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{24,}"
+    r"\b(?:sk|pk|rk|api|key|token|secret|pat)[-_](?=[\w-]{0,60}\d[\w-]{0,60}\d)(?=[\w-]{0,60}[A-Za-z])[\w-]{24,}"
     r"|\b(?:npm_|hf_|gsk_|xai-|AIza)[\w-]{30,}"
 )
 _PLACEHOLDER = re.compile(r"(?i)://[^:/]*:(?:pass(?:word|wd)?|pwd|secret|token|\*+|x+|<[^>]*>|\{[^}]*\}|\$\{?\w+\}?)@")

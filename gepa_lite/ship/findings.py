@@ -13,6 +13,8 @@ from gepa_lite.search.state import RunState
 
 _SHOWN = 3
 
+_HINT = '  If such words may stand in a prompt: gl.Search(guard=gl.Guard(allow=[...], ignore=[fields])), or guard="warn".'
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -72,7 +74,10 @@ def findings_text(found: Sequence[Found]) -> str:
         rules = Counter(item.finding.rule for item in items)
         if proposals:
             lines.append(f"  {words}: {proposals} ({', '.join(f'{rule} {count}' for rule, count in sorted(rules.items()))})")
-    lines += _first("refused", refused) + _first("in the winner's line", [item for item in found if item.in_winner])
+    lines += _first("refused", refused)
+    if any(not item.finding.rule.startswith("contract:") for item in refused):
+        lines.append(_HINT)
+    lines += _first("in the winner's line", [item for item in found if item.in_winner])
     return "\n".join(lines)
 
 
