@@ -208,6 +208,17 @@ def test_a_mended_text_and_one_that_stands_in_the_winner_are_told_apart(tmp_path
     assert "warned of:" in str(standing)
 
 
+def test_a_secret_that_was_only_warned_of_is_not_printed_with_the_prompt_that_holds_it(tmp_path: Path) -> None:
+    def tells(request: gl.Request) -> str:
+        return reflect(request).replace("</prompt>", f" Use {SECRET} then.</prompt>")
+
+    result = optimize(tells, "warn", tmp_path / "a")
+    assert any(SECRET in text for text in result.winner_prompts.values())
+    assert "secret: it holds a GitHub token" in str(result)
+    assert "Use *** then." in str(result)
+    assert SECRET not in str(result)
+
+
 def test_many_findings_are_told_in_few_words() -> None:
     found = [Finding("m", "copied_input", f"it copies number {n}") for n in range(9)]
     assert in_words(found) == "it copies number 0; it copies number 1; it copies number 2; and 6 more"

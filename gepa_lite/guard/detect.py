@@ -75,6 +75,17 @@ def secrets(text: str) -> list[Span]:
     return _apart(found)
 
 
+def without_secrets(text: str) -> str:
+    """A text for showing: each secret is struck out.
+
+    >>> without_secrets("Never print ghp_" + "a1" * 18 + "!")
+    'Never print ***!'
+    """
+    for _, start, end in reversed(secrets(text)):
+        text = f"{text[:start]}***{text[end:]}"
+    return text
+
+
 def _numbers(text: str) -> Iterator[Span]:
     from stdnum import iban, luhn
     from stdnum.us import ssn

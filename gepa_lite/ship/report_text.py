@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from gepa_lite.core.call import Usage
+from gepa_lite.guard.detect import without_secrets
 from gepa_lite.search.verdict import Comparison
 from gepa_lite.ship.findings import findings_text
 from gepa_lite.ship.verdict_text import curve_text, flips_text, objectives_text, prompt_cost_text, verdict_text
@@ -68,10 +69,12 @@ def _cost_row(name: str, usage: Usage, seconds: float | None) -> str:
 
 def _changes(result: Result[Any]) -> str:
     sections = []
+    # the detectors take a moment to load, so only where a run was warned of a secret
+    shown = without_secrets if any(item.finding.rule == "secret" for item in result.findings) else str
     for path, after in result.winner_prompts.items():
         before = result.seed_prompts[path]
         if before != after:
-            sections.append(f"{path}:\n{textwrap.indent(word_diff(before, after), '  ')}")
+            sections.append(f"{path}:\n{textwrap.indent(word_diff(shown(before), shown(after)), '  ')}")
     unchanged = [path for path, text in result.winner_prompts.items() if text == result.seed_prompts[path]]
     if sections and unchanged:
         sections.append(f"unchanged: {', '.join(unchanged)}")
