@@ -127,7 +127,7 @@ def read_run(folder: Path) -> StoredRun:
         recipe = _meta(store)
     # not the log's index, which readers touch too
     written = max(file.stat().st_mtime for file in folder.glob("run.db*") if not file.name.endswith("-shm"))
-    return StoredRun(folder, state, _rules(state), costs, kept, _worker(folder), recipe, datetime.fromtimestamp(written, UTC))
+    return StoredRun(folder, state, _rules(state), costs, kept, worker_of(folder), recipe, datetime.fromtimestamp(written, UTC))
 
 
 def _meta(store: RunStore) -> Any:
@@ -150,7 +150,7 @@ def _rules(state: RunState) -> Search:
         raise StoreError(f"The run's rules can't be read ({error}): another release of gepa_lite wrote it.") from error
 
 
-def _worker(folder: Path) -> str | None:
+def worker_of(folder: Path) -> str | None:
     """Who holds the run's lock, by the note that a writer leaves beside it. The lock itself is not tried: that could make a writer fail."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         note = json.loads((folder / "run.holder").read_text(encoding="utf-8"))

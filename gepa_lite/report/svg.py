@@ -96,7 +96,7 @@ class Frame:
     ) -> Frame:
         """A frame that holds all points."""
         width, height = size
-        return cls(width, height, Scale.over(xs, 56, width - 12, x_pad), Scale.over(ys, height - 40, 12), *labels)
+        return cls(width, height, Scale.over(xs, 66, width - 12, x_pad), Scale.over(ys, height - 40, 12), *labels)
 
     def axes(self) -> Markup:
         """Grid, numbers and labels."""
