@@ -75,6 +75,12 @@ class OutputError(RolloutError):
     kind = "parse"
 
 
+class SandboxError(RolloutError):
+    """Code that the candidate wrote or is made of failed in the sandbox, or was stopped there."""
+
+    kind = "sandbox"
+
+
 class ModelError(RolloutError):
     """A model call failed.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +17,12 @@ from gepa_lite.feedback.numeric import numeric
 from gepa_lite.feedback.overlap import rouge, token_f1
 from gepa_lite.feedback.rubric import RubricJudge, judge_noise
 from gepa_lite.feedback.simplification import sari, sari_of
+from gepa_lite.feedback.sql import sql_execution
+from gepa_lite.feedback.unit_tests import unit_tests
 
 import gepa_lite as gl
 from gepa_lite.errors import UsageError
+from gepa_lite.sandbox.sandbox import Sandbox
 from gepa_lite.testing import ScriptedLM
 
 
@@ -233,3 +238,62 @@ def test_the_judges_noise_is_measured() -> None:
 def test_wrong_arguments_are_refused(make: Any) -> None:
     with pytest.raises(UsageError):
         make()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.sqlite"
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        "CREATE TABLE plant(name TEXT, price REAL); INSERT INTO plant VALUES ('fern', 1.5), ('moss', 2), ('ivy', 1.5);"
+    )
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("sql", "score", "words"),
+    [
+        ("SELECT name FROM plant WHERE price < 2", 1, "Right"),
+        ("```sql\nSELECT name FROM plant WHERE price < 2 ORDER BY name DESC;\n```", 0, "order is not"),
+        ("SELECT name, price FROM plant WHERE price < 2", 0, "2 columns (name, price); the right one has 1 (name)"),
+        ("SELECT name FROM plant", 0, "3 rows; the right one gives 2. Too many: ('moss',)"),
+        ("SELECT name FROM plant WHERE price > 5", 0, "Missing: ('fern',); ('ivy',)"),
+        ("SELECT p.name FROM plant p, plant q WHERE p.price < 2", 0, "joins that multiply"),
+        ("SELECT nme FROM plant", 0, "no such column: nme"),
+        ("DELETE FROM plant", 0, "only statements that read"),
+        ("ATTACH '/tmp/x.sqlite' AS x", 0, "only statements that read"),
+        ("PRAGMA journal_mode = DELETE", 0, "only statements that read"),
+        ("SELECT load_extension('x')", 0, "only statements that read"),
+        ("SELECT 1; SELECT 2", 0, "one statement"),
+        ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n", 0, "longer than 0.3 s"),
+        ("SELECT length(zeroblob(2000000000))", 0, "too big"),
+        ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 200000) SELECT i FROM n", 0, "more than 100000 rows"),
+    ],
+)
+def test_sql_is_judged_by_its_rows_and_can_only_read(shop: Path, sql: str, score: float, words: str) -> None:
+    judge = sql_execution(shop, ordered="sorted", seconds=0.3 if "count(*)" in sql else 60)
+    row = example(query="SELECT name FROM plant WHERE price < 2 ORDER BY name", sorted=True)
+    before = shop.read_bytes()
+    found = judge(row, {"sql": sql})
+    assert (found.score, words in found.text) == (score, True), found.text
+    assert shop.read_bytes() == before
+
+
+def test_a_wrong_gold_query_is_the_users_error(shop: Path) -> None:
+    with pytest.raises(UsageError, match="right query of an example fails"):
+        sql_execution(shop)(example(query="SELECT x"), {"sql": "SELECT 1"})
+    with pytest.raises(UsageError, match="no such file"):
+        sql_execution(shop.with_name("none"))(example(query="SELECT 1"), {"sql": "SELECT 1"})
+
+
+def test_code_is_judged_by_tests_and_what_breaks_out_fails() -> None:
+    judge = unit_tests(sandbox=Sandbox(seconds=30, unconfined=True))
+    row = example(tests=[{"call": "half", "args": [n], "expected": n / 2} for n in (0, 1, 4)] + ["assert half(6) == 3"])
+    assert judge(row, {"code": "```python\ndef half(n):\n    return n / 2\n```"}).score == 1
+    wrong = judge(row, {"code": "def half(n):\n    return n // 2"})
+    assert (wrong.score, wrong.text) == (0.75, "1 of 4 tests fail. half(1) gives 0; 0.5 is right.")
+    assert "line 2: return 1 / n" in judge(row, {"code": "def half(n):\n    return 1 / n"}).text
+    assert judge(row, {"code": "import os\nos.fork()"}).text == "The code failed: it tried to start another process."
+    with pytest.raises(UsageError, match="'call', 'args' and 'expected'"):
+        judge(example(tests=[3]), {"code": "x = 1"})
