@@ -125,7 +125,7 @@ class ModelClient:
             self._store.begin_call(call_id, role, name, spent)
             self._store.end_call(call_id, spent, seconds, 1, made.outcome.kind)
             self._meter.book(spent)
-            self._breaker.failure(role, name, made.outcome)
+            self._breaker.failure(role, name, made.outcome, key)
             raise made.outcome
         completion = self._prices.settle(name, made.outcome)
         self._store.begin_call(call_id, role, name, completion.usage)
@@ -152,7 +152,7 @@ class ModelClient:
             except ModelError as error:
                 spent = _charged(bound, error)
                 self._store.end_call(call_id, spent, time.perf_counter() - started, error.attempts, error.kind)
-                self._breaker.failure(role, info.name, error)
+                self._breaker.failure(role, info.name, error, key)
                 raise
             spent = completion.usage
             try:
