@@ -61,7 +61,10 @@ def _piece(task: Task, data: tuple[list[dict[str, Any]], list[dict[str, Any]]], 
         "minutes": result.costs.seconds / 60,
         "stopped": result.stopped,
     }
-    return json.loads(kept.read_text(encoding="utf-8")), true
+    estimated = json.loads(kept.read_text(encoding="utf-8"))
+    # a path of this machine
+    del estimated["run"]
+    return estimated, true
 
 
 def _scripted(request: gl.Request) -> str:
