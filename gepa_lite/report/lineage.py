@@ -86,7 +86,7 @@ def lineage_chart(trail: Trail, front: Collection[int], link: str | None = None)
     words = f"Lineage of {len(trail.nodes)} candidates, {len(shown)} shown; proposals and merges: " + ", ".join(
         f"{count} {status}" for status, count in counts.most_common()
     )
-    return picture(_WIDTH, height, words, *parts)
+    return picture(_WIDTH, height, words, *parts, role="img" if link is None else "group")
 
 
 def _rows(trail: Trail, shown: list[int]) -> dict[int, int]:

@@ -141,11 +141,11 @@ def path(points: Sequence[tuple[float, float]], kind: str, *, steps: bool = Fals
     return tag("path", class_=kind, d="".join(words), fill="none")
 
 
-def picture(width: float, height: float, words: str, *parts: Markup) -> Markup:
-    """An SVG of a size that shrinks with the page."""
+def picture(width: float, height: float, words: str, *parts: Markup, role: str = "img") -> Markup:
+    """An SVG of a size that shrinks with the page; with links in it, its role is ``"group"``."""
     label = {"aria_label": words}
     return tag(
-        "svg", *parts, role="img", viewBox=f"0 0 {number(width)} {number(height)}", width=width, height=height, class_="chart", **label
+        "svg", *parts, role=role, viewBox=f"0 0 {number(width)} {number(height)}", width=width, height=height, class_="chart", **label
     )
 
 

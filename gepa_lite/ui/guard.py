@@ -20,7 +20,7 @@ POLICY = (
 _HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
@@ -103,7 +103,8 @@ def _host(headers: Headers) -> str:
 
 def _from_here(headers: Headers) -> bool:
     """Whether a form was sent from a page of this server; every browser of today says so."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
     origin = headers.get("origin")
-    if origin is None:
-        return headers.get("sec-fetch-site") in ("same-origin", "none")
-    return urlsplit(origin).netloc == headers.get("host")
+    return origin is not None and urlsplit(origin).netloc == headers.get("host")
