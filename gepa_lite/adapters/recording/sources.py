@@ -1,4 +1,4 @@
-"""Where the calls of a user's own code are seen: by name, or an object such as a proxy."""
+"""Where the calls of a user's own code are seen: objects of the user's."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ def read_sources(spec: SourceSpec) -> tuple[CallSource, ...]:
 def _source(spec: object) -> CallSource:
     if isinstance(spec, CallSource):
         return spec
-    raise UsageError(f"record={spec!r}: 'litellm', 'opentelemetry' or a gl.proxy() is needed, or several of these.")
+    raise UsageError(f"record={spec!r}: an object that sees calls (CallSource) is needed, or several.")
