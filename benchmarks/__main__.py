@@ -12,12 +12,14 @@ from benchmarks.report import Options
 
 _PARTS = {
     "__main__",
+    "data_sets",
     "engine_recording",
     "estimate_tasks",
     "fault_bench",
     "fault_task",
     "guard_sets",
     "http_lm",
+    "paper_splits",
     "report",
     "search_runs",
     "search_tables",

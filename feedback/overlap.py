@@ -173,7 +173,7 @@ def content_words(words: Iterable[str], other: Iterable[str]) -> list[str]:
     ['red']
     """
     known = set(other) | _FUNCTION_WORDS
-    return [word for word in dict.fromkeys(words) if word not in known]
+    return [word for word in dict.fromkeys(words) if word not in known and any(map(str.isalnum, word))]
 
 
 def quoted(words: list[str], limit: int = _SHOWN_WORDS) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ class BM25:
             import Stemmer
         except ImportError:
             raise UsageError("BM25 needs the packages bm25s and PyStemmer: pip install 'gepa-lite[retrieval]'.") from None
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it tells of every index it builds
         self._documents = list(documents)
         if not self._documents:
             raise UsageError("BM25: at least one document is needed.")
