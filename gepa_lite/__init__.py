@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gepa_lite.adapters.dspy.program import DspyProgram
     from gepa_lite.adapters.function.wrapped import Wrapped, wrap
     from gepa_lite.adapters.recording.scope import attribute_to
+    from gepa_lite.aftercare.bundle_diff import BundleDiff, diff_bundles
+    from gepa_lite.aftercare.recheck import Recheck, recheck
     from gepa_lite.api import Evaluation, evaluate, optimize
     from gepa_lite.baselines.compare import compare
     from gepa_lite.bundle import LivePrompts, Prompts, load_prompts
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from gepa_lite.doctor.check import Effort, check
     from gepa_lite.doctor.checkup import Checkup
     from gepa_lite.errors import GepaLiteError, ModelError, RolloutError, RunError, UsageError
+    from gepa_lite.exports.exporting import Exported, export
+    from gepa_lite.exports.folder import import_prompts
+    from gepa_lite.exports.verify import UnfaithfulExportError
     from gepa_lite.forecast.estimate import Estimate, estimate
     from gepa_lite.guard.options import Guard
     from gepa_lite.insight.advice import Advice
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Advice": "insight.advice",
     "Budget": "core.budget",
+    "BundleDiff": "aftercare.bundle_diff",
     "Call": "core.call",
     "CallableLM": "lm.callable_lm",
     "ChatModel": "program.chat",
@@ -63,6 +69,7 @@ _HOMES = {
     "Estimate": "forecast.estimate",
     "Evaluation": "api",
     "Example": "core.example",
+    "Exported": "exports.exporting",
     "Feedback": "core.feedback",
     "GepaLiteError": "errors",
     "Guard": "guard.options",
@@ -78,6 +85,7 @@ _HOMES = {
     "Params": "lm.protocol",
     "Program": "program.program",
     "Prompts": "bundle",
+    "Recheck": "aftercare.recheck",
     "ReflectionLimits": "search.reflect",
     "Registry": "ship.registry",
     "Request": "lm.protocol",
@@ -88,6 +96,7 @@ _HOMES = {
     "Signature": "program.signature",
     "Splits": "splitting",
     "Trace": "core.call",
+    "UnfaithfulExportError": "exports.verify",
     "Usage": "core.call",
     "UsageError": "errors",
     "Wrapped": "adapters.function.wrapped",
@@ -96,13 +105,17 @@ _HOMES = {
     "carry": "program.recorder",
     "check": "doctor.check",
     "compare": "baselines.compare",
+    "diff_bundles": "aftercare.bundle_diff",
     "estimate": "forecast.estimate",
     "evaluate": "api",
+    "export": "exports.exporting",
+    "import_prompts": "exports.folder",
     "load_prompts": "bundle",
     "measures": "insight.measures",
     "optimize": "api",
     "plot": "report.plots",
     "prompt": "prompting",
+    "recheck": "aftercare.recheck",
     "report_html": "report.html",
     "report_markdown": "report.markdown",
     "split": "splitting",
@@ -114,6 +127,7 @@ __all__ = [
     "LM",
     "Advice",
     "Budget",
+    "BundleDiff",
     "Call",
     "CallableLM",
     "ChatModel",
@@ -125,6 +139,7 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "Example",
+    "Exported",
     "Feedback",
     "GepaLiteError",
     "Guard",
@@ -139,6 +154,7 @@ __all__ = [
     "Params",
     "Program",
     "Prompts",
+    "Recheck",
     "ReflectionLimits",
     "Registry",
     "Request",
@@ -149,6 +165,7 @@ __all__ = [
     "Signature",
     "Splits",
     "Trace",
+    "UnfaithfulExportError",
     "Usage",
     "UsageError",
     "Wrapped",
@@ -157,13 +174,17 @@ __all__ = [
     "carry",
     "check",
     "compare",
+    "diff_bundles",
     "estimate",
     "evaluate",
+    "export",
+    "import_prompts",
     "load_prompts",
     "measures",
     "optimize",
     "plot",
     "prompt",
+    "recheck",
     "report_html",
     "report_markdown",
     "split",

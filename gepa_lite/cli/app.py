@@ -9,7 +9,24 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gepa_lite.cli import blame, check, compare, demo, estimate, measures, models, registry, report, resume, run, show, ui
+from gepa_lite.cli import (
+    blame,
+    check,
+    compare,
+    demo,
+    diff,
+    estimate,
+    export,
+    measures,
+    models,
+    recheck,
+    registry,
+    report,
+    resume,
+    run,
+    show,
+    ui,
+)
 from gepa_lite.cli.exit_codes import MEANINGS, ExitCode, code_of
 from gepa_lite.cli.output import say
 from gepa_lite.errors import GepaLiteError
@@ -84,6 +101,10 @@ app.command("measures")(measures.measures)
 app.command("report")(report.report)
 app.command("plot")(report.plot)
 app.command("ui")(ui.ui)
+app.command("export")(export.export)
+app.command("import")(export.import_folder)
+app.command("diff")(diff.diff)
+app.command("recheck")(recheck.recheck)
 app.command("demo")(demo.demo)
 app.add_typer(models.app, name="models")
 app.add_typer(registry.app, name="registry")

@@ -17,6 +17,9 @@ class ExitCode(IntEnum):
     LOCKED = 4
     NOT_IMPROVED = 5
     CHECK_FAILED = 6
+    ROLL_BACK = 7
+    OPTIMIZE_AGAIN = 8
+    UNDECIDED = 9
     INTERRUPTED = 130
 
 
@@ -28,6 +31,9 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.LOCKED: "another process is writing to this run",
     ExitCode.NOT_IMPROVED: "--require-improved was given, and the verdict is another one",
     ExitCode.CHECK_FAILED: "`gepa-lite check` found something that would waste a run",
+    ExitCode.ROLL_BACK: "recheck: the shipped prompts score below their seed",
+    ExitCode.OPTIMIZE_AGAIN: "recheck: the shipped prompts score below what they were shipped with",
+    ExitCode.UNDECIDED: "recheck: too many examples have no score",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C; what was paid is kept, and the run can be resumed",
 }
 

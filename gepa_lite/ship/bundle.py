@@ -93,6 +93,12 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
     }
 
 
+def objective_of(data: Mapping[str, Any]) -> Objective:
+    """Direction and range of a bundle's scores."""
+    low, high = data["scores"].get("range", (0.0, 1.0))
+    return Objective(data["scores"]["direction"], (float(low), float(high)))
+
+
 def _frame(frame: Frame | None) -> dict[str, Any] | None:
     return None if frame is None else {"after": frame.after, "inputs": list(frame.inputs)}
 

@@ -162,6 +162,10 @@ class DspyProgram:
         write_texts(made, self._layout.spots, self._texts)
         return made
 
+    def texts_of(self, program: Any) -> dict[str, str]:
+        """The texts that stand in another dspy program of this layout, by path."""
+        return {path: read_text(program, spot) for path, spot in self._layout.spots.items()}
+
     def with_prompts(self, prompts: Mapping[str, str]) -> DspyProgram:
         check_parts(self, prompts, "with_prompts")
         empty = [path for path, text in prompts.items() if not text.strip() and text != self._texts[path]]

@@ -1,0 +1,89 @@
+"""``gepa-lite export`` and ``gepa-lite import``: shipped prompts in another tool's form, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gepa_lite.cli.options import Json
+
+if TYPE_CHECKING:
+    from gepa_lite.ship.result import Result
+
+
+def export(  # noqa: PLR0913 - a command has as many parameters as options
+    source: Annotated[
+        str, typer.Argument(metavar="RUN|BUNDLE", help="A run's name or folder, a *.prompts.json file, or a registry's folder.")
+    ],
+    *,
+    form: Annotated[str, typer.Option("--format", metavar="NAME", help="dspy, langchain, markdown, messages, mlflow or py.")],
+    to: Annotated[str, typer.Option(metavar="PATH", help="The file or folder to write; for mlflow its tracking URI.")],
+    program: Annotated[
+        str | None, typer.Option(metavar="MODULE:NAME", help="The program that will use the prompts; a run has its own.")
+    ] = None,
+    run: Annotated[str | None, typer.Option(metavar="RUN", help="The run that a BUNDLE is of, to verify the export against.")] = None,
+    verify: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Recorded examples to verify on; 10 by default, 0 verifies nothing.")
+    ] = None,
+    live: Annotated[bool, typer.Option("--live", help="Also call the models, and compare scores with those inside the run.")] = False,
+    feedback: Annotated[str | None, typer.Option(metavar="MODULE:NAME", help="The feedback function for --live.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write shipped prompts in another tool's form, verified against what was sent inside the run.
+
+    What was written is read back by the tool that it is for. On recorded examples its messages, and those of the program with the prompts that came back, its calls answered by recorded replies, must be
+    byte-equal to those inside; a difference is shown and nothing is written. See docs/export.md.
+    """
+    from gepa_lite.bundle import load_prompts
+    from gepa_lite.cli.output import answer, answer_json, only_the_answer
+    from gepa_lite.cli.targets import import_from, load_program, load_target
+    from gepa_lite.exports.exporting import export as write
+    from gepa_lite.store.folders import find_run
+
+    import_from([Path.cwd()])
+    made = None if program is None else load_program(program, None)
+    judge = None if feedback is None else load_target(feedback, "feedback")
+    with only_the_answer(as_json):
+        prompts = load_prompts(source) if _is_bundle(source) else _result(source, made)
+        folder = None if run is None else find_run(run)
+        done = write(prompts, form, to, program=made, run=folder, verify_on=verify, live=live, feedback=judge)
+    if as_json:
+        answer_json(dataclasses.asdict(done))
+    else:
+        answer(str(done))
+
+
+def import_folder(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `gepa-lite export --format markdown` wrote.")],
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The *.prompts.json file to write.")],
+) -> None:
+    """Read a folder of Markdown prompts back into a bundle, edited or not, held to its contract."""
+    from gepa_lite.cli.output import answer
+    from gepa_lite.exports.folder import import_prompts
+
+    edited = import_prompts(folder, bundle).data.get("edited", [])
+    answer(f"{bundle}: {f'edited by hand: {chr(44).join(edited)}; its scores are of the texts before' if edited else 'as it was exported'}")
+
+
+def _is_bundle(source: str) -> bool:
+    from gepa_lite.bundle import REGISTRY_FILE
+
+    path = Path(source)
+    return path.is_file() or (path / REGISTRY_FILE).is_file()
+
+
+def _result(run: str, program: Any) -> Result[Any]:
+    """The result of a run, with the program that it was started with unless another one is given."""
+    from gepa_lite.adapters.adapt import adapt
+    from gepa_lite.cli.recipe import read_recipe
+    from gepa_lite.insight.stored import read_run
+    from gepa_lite.ship.result import make_result
+    from gepa_lite.store.folders import find_run
+
+    stored = read_run(find_run(run))
+    if program is None:
+        program = read_recipe(stored.recipe, stored.folder).make_program()
+    return make_result(adapt(program), stored.state, stored.search, stored.costs, interrupted=False, run=stored.folder, notices=())
