@@ -50,10 +50,10 @@ class Engine:
         self._evaluator = Evaluator(self._runner, self._executor, store, allowed, observe)
 
     def evaluate(
-        self, candidate: Candidate, examples: Sequence[Example], *, sample: int = 0, priority: tuple[int, ...] = (0,)
-    ) -> list[Rollout]:
-        """Rollouts in the order of the examples; those on disk are not paid again."""
-        return self._evaluator.run(candidate, examples, sample=sample, priority=priority)
+        self, candidate: Candidate, examples: Sequence[Example], *, samples: Sequence[int] = (0,), priority: tuple[int, ...] = (0,)
+    ) -> list[list[Rollout]]:
+        """For each sample number the rollouts in the order of the examples; those on disk are not paid again."""
+        return self._evaluator.run(candidate, examples, samples=samples, priority=priority)
 
     def close(self, wait: bool = True) -> None:
         """Drop what is queued, and wait for what runs unless told not to."""

@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,17 +21,20 @@ from gepa_lite.core.feedback import Objective
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.engine import Engine
 from gepa_lite.errors import BudgetSpentError, RunError
+from gepa_lite.executors.daemons import DaemonThreads
 from gepa_lite.executors.workers import Workers
 from gepa_lite.lm.protocol import Completion, Params, Request
 from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import Judge
 from gepa_lite.run_spec import RunSpec, check_same_run, check_samples
 from gepa_lite.search.finish import Ending, finish
-from gepa_lite.search.loop import Course, search_loop
+from gepa_lite.search.loop import Course, commit, search_loop
+from gepa_lite.search.ports import Running, WhenAsked
 from gepa_lite.search.reserve import reserved_rollouts
 from gepa_lite.search.search import Search
-from gepa_lite.search.state import RunState, replay, replay_history
+from gepa_lite.search.state import RunState, replay
 from gepa_lite.search.stop_rules import Surroundings, stop_files_of
+from gepa_lite.search.trail import Trail, follow
 from gepa_lite.store.asks import Asks
 from gepa_lite.store.memory import MemoryStore
 from gepa_lite.store.protocol import Store
@@ -153,10 +155,7 @@ class Session:
         self._search = fitted(self.spec.search, [lm for lm, _ in self.spec.reflectors.values()])
         self._gate = gate_of(self.spec)
         self._stop_files = stop_files_of(self.spec.search.stop)
-        window, fan = self.spec.search.window, self.spec.search.fan
-        # steps wait for their proposals, so each kind has threads of its own
-        self._proposers = ThreadPoolExecutor(max_workers=window * fan, thread_name_prefix="gepa-lite-proposal")
-        self._steps = ThreadPoolExecutor(max_workers=window, thread_name_prefix="gepa-lite-step")
+        self._threads = DaemonThreads("gepa-lite-step")
 
     def run(self) -> Outcome:
         """Start or resume the run, search until it stops, score the test set.
@@ -165,8 +164,8 @@ class Session:
             UsageError: the store holds a run of other settings.
             RunError: the run can't go on; what was paid is kept.
         """
-        history = self._begin()
-        state = history[-1]
+        trail = self._begin()
+        state = trail.state
         interrupted = False
         reason = "error"
         wait = True
@@ -175,7 +174,7 @@ class Session:
         try:
             with self._interrupt.on_signal(self.notice):
                 try:
-                    state = (self.spec.procedure or search_loop)(history, Course(self._search, program_facts(self.spec, self._gate), self))
+                    state = (self.spec.procedure or search_loop)(trail, Course(self._search, program_facts(self.spec, self._gate), self))
                     state = self._finish(state)
                     reason = state.stopped.code if state.stopped else "error"
                 except InterruptedRunError:
@@ -188,8 +187,7 @@ class Session:
             # steps and proposals still in flight end at their next call or rollout
             self._interrupt.set()
             self._engine.close(wait)
-            self._steps.shutdown(wait, cancel_futures=True)
-            self._proposers.shutdown(wait, cancel_futures=True)
+            self._threads.close(wait)
             self.store.end_session(self.elapsed() - self._earlier, reason)
         paid = self.store.paid()
         if passed := overshoot(state.budget, paid.total):
@@ -202,9 +200,11 @@ class Session:
         for observer in self.observers:
             observer.on_notice(text)
 
-    def evaluate(self, candidate: Candidate, example_ids: Sequence[str], *, sample: int, priority: tuple[int, ...]) -> Sequence[Rollout]:
+    def evaluate(
+        self, candidate: Candidate, example_ids: Sequence[str], *, samples: Sequence[int], priority: tuple[int, ...]
+    ) -> Sequence[Sequence[Rollout]]:
         """See ``search.ports.Ports``."""
-        return self._engine.evaluate(candidate, [self._examples[i] for i in example_ids], sample=sample, priority=priority)
+        return self._engine.evaluate(candidate, [self._examples[i] for i in example_ids], samples=samples, priority=priority)
 
     @property
     def models(self) -> Mapping[str, float]:
@@ -223,15 +223,16 @@ class Session:
         """See ``search.ports.Ports``."""
         if len(tasks) == 1:
             return [tasks[0]()]
-        futures = [self._proposers.submit(task) for task in tasks]
-        errors = [error for future in futures if (error := future.exception()) is not None]
+        started = [self._threads.start(task).future for task in tasks]
+        errors = [error for future in started if (error := future.exception()) is not None]
         if errors:
             raise errors[0]
-        return [future.result() for future in futures]
+        return [future.result() for future in started]
 
-    def start(self, task: Callable[[], T]) -> Callable[[], T]:
+    def start(self, task: Callable[[], T]) -> Running[T]:
         """See ``search.ports.Ports``."""
-        return task if self._search.window == 1 else self._steps.submit(task).result
+        alone = self._search.window == 1 and self._search.patience is None
+        return WhenAsked(task) if alone else self._threads.start(task)
 
     def commit(self, events: Sequence[Event], state: RunState) -> None:
         """See ``search.ports.Ports``."""
@@ -254,26 +255,21 @@ class Session:
         """Seconds of this run so far, over all its sessions."""
         return self._earlier + time.monotonic() - self._started_at
 
-    def _begin(self) -> list[RunState]:
+    def _begin(self) -> Trail:
         spec = self.spec
-        history = replay_history(self.store.events(), spec.search.window)
-        state = history[-1]
+        trail = follow(self.store.events(), spec.search.window)
+        state = trail.state
         if state.started is None:
             check_samples(self.store, spec)
             for split, examples in spec.splits.items():
                 self.store.save_examples(split, examples)
-            started = spec.started()
-            state = state.apply(started)
             self._open_session()
-            self.commit([started], state)
-            return [state]
+            return commit(trail, [spec.started()], self)
         check_same_run(state.started, spec.started())
         self._open_session()
         if spec.budget != state.budget and not self.keep_budget:
-            changed = BudgetChanged(spec.budget)
-            state = state.apply(changed)
-            self.commit([changed], state)
-        return [*history[:-1], state]
+            return commit(trail, [BudgetChanged(spec.budget)], self)
+        return trail
 
     def _open_session(self) -> None:
         self.store.begin_session({"workers": self.spec.workers.count, "engine": self.spec.workers.engine})
@@ -307,7 +303,7 @@ def evaluate_once(program: Optimizable, examples: Sequence[Example], judge: Judg
     spec = RunSpec(program, (), examples, (), judge, {}, Budget(), Search(objective=objective), workers)
     engine = Engine(spec, MemoryStore(), spec.budget, _never, lambda rollout, saved: None)
     try:
-        return engine.evaluate(Candidate(program.prompts), examples)
+        return engine.evaluate(Candidate(program.prompts), examples)[0]
     finally:
         engine.close()
 

@@ -337,7 +337,11 @@ def test_a_finished_run_is_shown_again_without_its_code_and_at_no_cost(desk: Des
 def test_a_larger_budget_goes_on(desk: Desk) -> None:
     arguments = [argument for argument in desk.arguments if argument not in ("--test", "test.jsonl")]
     arguments[arguments.index("60")] = "18"
-    (desk.folder / f"{desk.name}.py").write_text(textwrap.dedent(PROGRAM).replace("in capital letters.</prompt>", "once.</prompt>"))
+    # another text for every minibatch: one that repeats itself ends the search
+    varied = textwrap.dedent(PROGRAM).replace(
+        '"<prompt>Repeat the word in capital letters.</prompt>"', 'f"<prompt>Repeat it {sum(map(ord, str(request.messages)))}.</prompt>"'
+    )
+    (desk.folder / f"{desk.name}.py").write_text(varied)
     assert json.loads(desk.run("run", *arguments, "--run", "a", "--json").stdout)["cost"]["rollouts"] <= 18
     data = json.loads(desk.run("resume", "a", "--budget-rollouts", "30", "--json").stdout)
     assert 18 < data["cost"]["rollouts"] <= 30

@@ -251,7 +251,8 @@ def test_a_merge_that_breaks_the_programs_contract_costs_nothing() -> None:
             raise AssertionError("a rollout was asked for")
 
     gate = Gate(Contracts(program=Contract(max_tokens=1)))
-    (event,) = take_merge(plan, state, Course(rules, ProgramFacts("", {}, gate), Ports()))  # type: ignore[arg-type]
+    (made,) = take_merge(plan, state, Course(rules, ProgramFacts("", {}, gate), Ports()))  # type: ignore[arg-type]
+    event = made.event
     assert isinstance(event, Merged)
     assert (event.status, event.code, event.after, event.spend.rollouts) == ("rejected", "contract", (), 0)
     assert "together have about 2 tokens; at most 1" in event.reason

@@ -28,7 +28,7 @@ def run_one(example: Example, key: RolloutKey) -> Rollout:
 def evaluate(store: RolloutStore, examples: Sequence[Example], run: Callable[[Example, RolloutKey], Rollout] = run_one) -> list[Rollout]:
     executor = ThreadExecutor(1)
     try:
-        return Evaluator(lambda candidate: run, executor, store, lambda: None, lambda rollout, saved: None).run(SEED, examples)
+        return Evaluator(lambda candidate: run, executor, store, lambda: None, lambda rollout, saved: None).run(SEED, examples)[0]
     finally:
         executor.close()
 

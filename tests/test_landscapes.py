@@ -293,7 +293,7 @@ def test_rollouts_are_those_of_the_task_model() -> None:
     land = landscape("six-modules")
     ports = LandscapePorts(land, 0)
     ids = [land.train[0].id, land.validation[0].id]
-    learning, checking = ports.evaluate(Candidate(land.seed_texts), ids, sample=3, priority=(0,))
+    ((learning, checking),) = ports.evaluate(Candidate(land.seed_texts), ids, samples=(3,), priority=(0,))
     assert learning.trace.modules == land.modules
     assert learning.feedback == land.judge(land.seed_texts, land.train[0], 3)
     assert checking.value == land.score(land.seed_texts, land.validation[0], 3)

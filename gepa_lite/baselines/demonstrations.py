@@ -13,8 +13,10 @@ from gepa_lite.core.events import ProposalStatus, Proposed
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.core.seeds import stream
 from gepa_lite.errors import UsageError
+from gepa_lite.search.charges import Uncharged
 from gepa_lite.search.loop import Course
 from gepa_lite.search.state import RunState
+from gepa_lite.search.trail import Trail
 from gepa_lite.search.trial import run_trial
 
 _HEADING = "Examples of good answers:"
@@ -47,18 +49,17 @@ class FewShot:
         """See ``Procedure``."""
         return {"name": "few_shot", "demonstrations": self.demonstrations, "candidates": self.candidates, "bootstrap": self.bootstrap}
 
-    def __call__(self, history: Sequence[RunState], course: Course) -> RunState:
+    def __call__(self, trail: Trail, course: Course) -> RunState:
         """See ``Procedure``."""
-        started = history[-1].started
+        started = trail.state.started
         assert started is not None
-        return run_steps(history, course, self._take, self.candidates, min(self.bootstrap, len(started.train_ids)))
+        return run_steps(trail, course, self._take, self.candidates, min(self.bootstrap, len(started.train_ids)))
 
-    def _take(self, state: RunState, course: Course, step: int) -> Proposed:
+    def _take(self, state: RunState, course: Course, step: int) -> Uncharged:
         assert state.started is not None
         search, seed = course.search, state.pool[0]
         ids = tuple(state.started.train_ids[: self.bootstrap])
         trial = run_trial(course.ports, seed.candidate, ids, repeats=search.repeats, sample=0, priority=(0, step))
-        unpaid = [example for example in ids if (seed.candidate.id, example) not in state.paid_rollouts]
         slot = blank_slot(seed, state, search, course.ports.models, step)
         solved = [r for r in trial.lessons if r.value is not None and r.value >= search.objective.best]
         order = stream(search.seed, "demonstrations", step)
@@ -72,7 +73,7 @@ class FewShot:
             status, code, reason = "skipped", "no_demonstrations", f"the seed solved {len(solved)} of {len(ids)} training examples"
         elif seed.candidate.replace(texts).id in state.seen:
             status, code, reason = "rejected", "known", "this set was tried already"
-        return Proposed(
+        proposed = Proposed(
             step=step,
             slot=0,
             parent=0,
@@ -84,8 +85,8 @@ class FewShot:
             reason=reason,
             texts=texts if status == "accepted" else {},
             proposer="demonstrations",
-            spend=trial.spend(unpaid),
         )
+        return Uncharged(proposed, (trial,))
 
     def _text(self, module: str, chosen: Sequence[Rollout], state: RunState, course: Course) -> str | None:
         """The seed's text with as many demonstrations as its contract leaves room for, or None."""

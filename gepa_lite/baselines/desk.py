@@ -20,7 +20,8 @@ from gepa_lite.lm.protocol import Completion
 from gepa_lite.search.loop import Course, commit
 from gepa_lite.search.reserve import reserved_rollouts
 from gepa_lite.search.state import RunState
-from gepa_lite.search.trial import Trial
+from gepa_lite.search.trail import Trail
+from gepa_lite.search.trial import Trial, spend_of
 from gepa_lite.search.winner import own_objectives
 
 
@@ -30,13 +31,13 @@ class Desk:
     Every rollout of a candidate on an example is charged once, as in our own search, whatever the optimizer's own count says.
 
     Args:
-        history: the states so far, the newest last.
+        trail: where the run stands.
         course: rules, facts and ports.
         name: of the optimizer, for the record.
     """
 
-    def __init__(self, history: Sequence[RunState], course: Course, name: str) -> None:
-        self.state = begin(history, course)
+    def __init__(self, trail: Trail, course: Course, name: str) -> None:
+        self._trail = begin(trail, course)
         self._course = course
         self._name = name
         self._step = 0
@@ -47,6 +48,11 @@ class Desk:
         self.validation_ids = self.state.started.validation_ids
         self._charged = {(self.seed.id, example) for example in self.validation_ids}
         self._rollouts = len(self.validation_ids)
+
+    @property
+    def state(self) -> RunState:
+        """The newest one."""
+        return self._trail.state
 
     @property
     def seed(self) -> Candidate:
@@ -65,11 +71,11 @@ class Desk:
         candidate = self.seed.replace(texts)
         new = [example for example in dict.fromkeys(example_ids) if (candidate.id, example) not in self._charged]
         self._admit(len(new))
-        rollouts = list(self._course.ports.evaluate(candidate, example_ids, sample=0, priority=(0, self._step)))
+        rollouts = list(self._course.ports.evaluate(candidate, example_ids, samples=(0,), priority=(0, self._step))[0])
         self._charged.update((candidate.id, example) for example in new)
         self._rollouts += len(new)
         trial = Trial((tuple(rollouts),))
-        self._pending = self._pending + trial.spend(new)
+        self._pending = self._pending + spend_of(rollout for rollout in rollouts if rollout.key.example_id in new)
         if tuple(example_ids) == self.validation_ids and candidate.id != self.seed.id and new:
             self._record(candidate, trial)
         return rollouts
@@ -100,7 +106,7 @@ class Desk:
                 self._proposed({}, 0, "rejected", "not_validated", "tried, but never on the whole validation set"),
                 StepEnded(self._step),
             ]
-        self.state = commit(self.state, [*events, Stopped(code, reason)], self._course.ports)
+        self._trail = commit(self._trail, [*events, Stopped(code, reason)], self._course.ports)
         return self.state
 
     def _admit(self, rollouts: int) -> None:
@@ -124,7 +130,7 @@ class Desk:
             else:
                 events = [self._proposed(texts, parent, "accepted", "candidate", f"validated by {self._name}")]
                 events.append(Validated(self._step, (parent,), texts, values, Spend(), objectives))
-            self.state = commit(self.state, [*events, StepEnded(self._step)], self._course.ports)
+            self._trail = commit(self._trail, [*events, StepEnded(self._step)], self._course.ports)
         self._step += 1
         self._pending = Spend()
 

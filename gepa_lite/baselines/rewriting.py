@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gepa_lite.baselines.steps import rewritten, run_steps
-from gepa_lite.core.events import Proposed
 from gepa_lite.errors import UsageError
+from gepa_lite.search.charges import Uncharged
 from gepa_lite.search.loop import Course
 from gepa_lite.search.state import RunState
+from gepa_lite.search.trail import Trail
 
 _TEMPLATE = """Below is the prompt of one step of a program.
 
@@ -45,13 +46,13 @@ class BestOfN:
         """See ``Procedure``."""
         return {"name": "best_of_n", "n": self.n}
 
-    def __call__(self, history: Sequence[RunState], course: Course) -> RunState:
+    def __call__(self, trail: Trail, course: Course) -> RunState:
         """See ``Procedure``."""
 
-        def take(state: RunState, course: Course, step: int) -> Proposed:
-            return rewritten(state.pool[0], state, course, step, _TEMPLATE)
+        def take(state: RunState, course: Course, step: int) -> Uncharged:
+            return Uncharged(rewritten(state.pool[0], state, course, step, _TEMPLATE))
 
-        return run_steps(history, course, take, self.n)
+        return run_steps(trail, course, take, self.n)
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,13 @@ class RandomRewrite:
         """See ``Procedure``."""
         return {"name": "random_rewrite", "n": self.n}
 
-    def __call__(self, history: Sequence[RunState], course: Course) -> RunState:
+    def __call__(self, trail: Trail, course: Course) -> RunState:
         """See ``Procedure``."""
 
-        def take(state: RunState, course: Course, step: int) -> Proposed:
-            return rewritten(state.best, state, course, step, _TEMPLATE)
+        def take(state: RunState, course: Course, step: int) -> Uncharged:
+            return Uncharged(rewritten(state.best, state, course, step, _TEMPLATE))
 
-        return run_steps(history, course, take, self.n)
+        return run_steps(trail, course, take, self.n)
 
 
 def _check(n: int, what: str) -> None:

@@ -2,60 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gepa_lite.core.events import Event, ProposalStatus, Proposed, StepEnded, Stopped
-from gepa_lite.search.loop import Course, check_outage, commit
+from gepa_lite.core.events import ProposalStatus, Proposed, StepEnded, Stopped
+from gepa_lite.search.charges import Uncharged
+from gepa_lite.search.loop import Course, check_outage, commit, proposals_of, rebudget
 from gepa_lite.search.mixing import choose_model
 from gepa_lite.search.plan import Slot, StepPlan
 from gepa_lite.search.rewrite import rewrite
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import Member, RunState
-from gepa_lite.search.stop import why_stop
+from gepa_lite.search.stop import no_room, why_stop
+from gepa_lite.search.trail import Trail
 from gepa_lite.search.validate import validate, validate_seed
 
-TakeStep = Callable[[RunState, Course, int], Proposed]
+TakeStep = Callable[[RunState, Course, int], Uncharged]
 """Makes the proposal of a step; an accepted one is validated."""
 
 
-def begin(history: Sequence[RunState], course: Course) -> RunState:
-    """The newest state, with the seed validated; stopped where there is no prompt to improve."""
-    state = history[-1]
-    if not state.seed_validated:
-        state = commit(state, [validate_seed(state, course.search, course.ports)], course.ports)
-    if state.stopped is None and not state.rotation:
+def begin(trail: Trail, course: Course) -> Trail:
+    """The trail with the seed validated; stopped where there is no prompt to improve."""
+    if not trail.state.seed_validated:
+        trail = commit(trail, [validate_seed(trail.state, course.search, course.ports)], course.ports)
+    if trail.state.stopped is None and not trail.state.rotation:
         none = Stopped("no_modules", "no module ran in the seed's validation: there is no prompt to improve")
-        return commit(state, [none], course.ports)
-    return state
+        return commit(trail, [none], course.ports)
+    return trail
 
 
-def run_steps(history: Sequence[RunState], course: Course, take: TakeStep, most: int, extra: int = 0) -> RunState:
+def run_steps(trail: Trail, course: Course, take: TakeStep, most: int, extra: int = 0) -> RunState:
     """Take steps until one may not be taken.
 
     Args:
-        history: the states so far, the newest last.
+        trail: where the run stands.
         course: rules, facts and ports.
         take: makes a step's proposal.
         most: steps in all.
         extra: rollouts of a step beside its validation, at most.
     """
-    assert history[-1].started is not None
-    state = begin(history, course)
-    while state.stopped is None:
+    trail = begin(trail, course)
+    while (state := trail.state).stopped is None:
         step = state.next_step
         stop = Stopped("rule", f"{most} candidates were made") if step >= most else _why_stop(state, course, step, extra)
         if stop is not None:
-            return commit(state, [stop], course.ports)
-        proposal = take(state, course, step)
-        events: list[Event] = [proposal]
+            return commit(trail, [stop], course.ports).state
+        made = [take(state, course, step)]
+        (proposal,) = proposals_of(made)
         parent = state.pool[proposal.parent]
         child = parent.candidate.replace(proposal.texts)
         if proposal.status == "accepted" and child.id not in state.seen:
-            events.append(validate(child, step, (parent.index,), proposal.texts, state, course.search, course.ports))
-        state = commit(state, [*events, StepEnded(step)], course.ports)
-        check_outage(state, events)
-    return state
+            made.append(validate(child, step, (parent.index,), proposal.texts, state, course.search, course.ports))
+        trail = commit(trail, [*made, StepEnded(step)], course.ports, course.search.repeats)
+        check_outage(trail.state, made)
+        trail = rebudget(trail, course.ports)
+    return trail.state
 
 
 def rewritten(parent: Member, state: RunState, course: Course, step: int, template: str) -> Proposed:
@@ -92,4 +93,5 @@ def _why_stop(state: RunState, course: Course, step: int, extra: int) -> Stopped
     assert state.started is not None
     rollouts = extra + len(state.started.validation_ids) + len(state.started.extra_pin_ids)
     plan = StepPlan(step, (), None, rollouts * course.search.repeats, len(state.rotation))
-    return why_stop(state, plan, (), course.search, course.ports.surroundings())
+    around = course.ports.surroundings()
+    return why_stop(state, course.search, around) or no_room(state, [plan], course.search, around)

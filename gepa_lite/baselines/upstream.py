@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -12,6 +12,7 @@ from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import BudgetSpentError, UsageError
 from gepa_lite.search.loop import Course
 from gepa_lite.search.state import RunState
+from gepa_lite.search.trail import Trail
 
 _UNBOUNDED = 10**9
 
@@ -37,9 +38,9 @@ class UpstreamGepa:
             "options": dict(self.options),
         }
 
-    def __call__(self, history: Sequence[RunState], course: Course) -> RunState:
+    def __call__(self, trail: Trail, course: Course) -> RunState:
         """See ``Procedure``."""
-        desk = Desk(history, course, "gepa")
+        desk = Desk(trail, course, "gepa")
         if desk.state.stopped is not None:
             return desk.state
         left = desk.state.budget.rollouts

@@ -215,6 +215,36 @@ class Unjoined:
 
 
 @dataclass(frozen=True, slots=True)
+class Twin:
+    """A step in flight at the same time had made the same child: it is in the pool already, or was vetoed, and nothing else becomes of this one.
+
+    Attributes:
+        step: index of the step.
+        parents: indices in the pool.
+        texts: the modules in which it differs from the first parent.
+        spend: logical cost: of rollouts that the other step did not run.
+    """
+
+    step: int
+    parents: tuple[int, ...]
+    texts: Mapping[str, str]
+    spend: Spend = field(default_factory=Spend)
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A step took longer than the steps behind it may wait for (``Search.patience``): they go on, and it is committed later. Its place in the window is free.
+
+    Attributes:
+        step: index of the step.
+        behind: the step that it is committed right after; where that one is deferred too, right before the one after it.
+    """
+
+    step: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepEnded:
     """A step's last event: its outcome is committed and the next step may see it."""
 
@@ -327,6 +357,8 @@ Event = (
     | Validated
     | Vetoed
     | Unjoined
+    | Twin
+    | Deferred
     | StepEnded
     | Stopped
     | BudgetChanged
@@ -343,6 +375,8 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     Validated,
     Vetoed,
     Unjoined,
+    Twin,
+    Deferred,
     StepEnded,
     Stopped,
     BudgetChanged,

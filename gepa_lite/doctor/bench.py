@@ -61,7 +61,7 @@ class Bench(Session):
 
     def run_seed(self, examples: Sequence[Example], sample: int = 0) -> list[Rollout]:
         """Rollouts of the prompts as they stand."""
-        return self._engine.evaluate(self.seed, examples, sample=sample)
+        return self._engine.evaluate(self.seed, examples, samples=(sample,))[0]
 
     def run_texts(self, texts: Mapping[str, str], example: Example) -> tuple[Rollout, list[tuple[Message, ...]]]:
         """A rollout with other texts that is kept nowhere, and the messages that were really sent."""
@@ -100,8 +100,7 @@ class Bench(Session):
     def close(self) -> None:
         """Stop the workers."""
         self._engine.close()
-        self._steps.shutdown(cancel_futures=True)
-        self._proposers.shutdown(cancel_futures=True)
+        self._threads.close()
         self.store.end_session(self.elapsed() - self._earlier, "check")
 
     def _count(self, rollout: Rollout, saved: bool) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from gepa_lite.core.events import Proposed, SeedValidated
 from gepa_lite.doctor.bench import Bench
 from gepa_lite.doctor.checkup import Diagnosis
+from gepa_lite.search.loop import proposals_of
 from gepa_lite.search.plan import plan_step
 from gepa_lite.search.propose import take_slot
 from gepa_lite.search.state import RunState
@@ -41,7 +42,8 @@ def propose(bench: Bench, count: int, idle: tuple[str, ...]) -> list[Proposed]:
     if not state.rotation:
         return []
     slots = plan_step(state, search, bench.models, 0).slots
-    return [take_slot(replace(slot, example_ids=slots[0].example_ids, unpaid=()), state, search, bench.facts, bench) for slot in slots]
+    made = [take_slot(replace(slot, example_ids=slots[0].example_ids, unpaid=()), state, search, bench.facts, bench) for slot in slots]
+    return proposals_of(made)
 
 
 def _format(proposals: list[Proposed]) -> Diagnosis:

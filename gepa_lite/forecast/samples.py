@@ -81,10 +81,10 @@ def take_samples(spec: RunSpec, store: Store, count: int) -> Samples:
     engine = Engine(spec, store, spec.budget, lambda: None, note)
     try:
         middle = len(examples) // 2
-        rollouts = {examples[middle].id: engine.evaluate(seed, [examples[middle]])[0]}
+        rollouts = {examples[middle].id: engine.evaluate(seed, [examples[middle]])[0][0]}
         others = [example for place, example in enumerate(examples) if place != middle]
         started = time.monotonic()
-        rollouts.update({rollout.key.example_id: rollout for rollout in (engine.evaluate(seed, others) if others else ())})
+        rollouts.update({rollout.key.example_id: rollout for rollout in (engine.evaluate(seed, others)[0] if others else ())})
         pair = time.monotonic() - started
     finally:
         engine.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import Protocol
 
@@ -49,27 +50,62 @@ class Evaluator:
         self._interrupted = interrupted
         self._observe = observe
         self._handed_in: dict[RolloutKey, Callable[[], None]] = {}
+        self._in_flight: dict[RolloutKey, Future[Rollout]] = {}
+        self._lock = threading.Lock()
 
-    def run(self, candidate: Candidate, examples: Sequence[Example], *, sample: int = 0, priority: tuple[int, ...] = (0,)) -> list[Rollout]:
-        """Rollouts of a candidate, in the order of the examples.
+    def run(
+        self, candidate: Candidate, examples: Sequence[Example], *, samples: Sequence[int] = (0,), priority: tuple[int, ...] = (0,)
+    ) -> list[list[Rollout]]:
+        """For each sample number a candidate's rollouts, in the order of the examples; all at once.
 
-        A rollout that is missing for the world's fault is tried once more after all others are in; missing ones are returned but never saved.
+        A rollout that another thread is waiting for is waited for, not run again. One that is missing for the world's fault is tried once more after all others are in; missing ones are
+        returned but never saved.
 
         Raises:
             RunError: the run can't go on; rollouts that were running are finished and saved first.
         """
         ref = self._executor.put(candidate.id, self._keep(self._runner(candidate)))
-        keys = [RolloutKey(candidate.id, example.id, sample) for example in examples]
-        rollouts = self._gather(ref, list(zip(keys, examples, strict=True)), priority)
-        again = [(key, example) for key, example in zip(keys, examples, strict=True) if rollouts[key].missing]
+        jobs = {RolloutKey(candidate.id, example.id, sample): example for sample in samples for example in examples}
+        rollouts = self._gather(ref, jobs, priority)
+        again = {key: example for key, example in jobs.items() if rollouts[key].missing}
         if again:
             rollouts.update(self._gather(ref, again, priority))
-        return [rollouts[key] for key in keys]
+        return [[rollouts[RolloutKey(candidate.id, example.id, sample)] for example in examples] for sample in samples]
 
-    def _gather(self, ref: str, jobs: Sequence[tuple[RolloutKey, Example]], priority: tuple[int, ...]) -> dict[RolloutKey, Rollout]:
-        done = self._store.rollouts_at([key for key, _ in jobs])
+    def _gather(self, ref: str, jobs: Mapping[RolloutKey, Example], priority: tuple[int, ...]) -> dict[RolloutKey, Rollout]:
+        others: dict[RolloutKey, Future[Rollout]] = {}
+        mine: dict[RolloutKey, Future[Rollout]] = {}
+        with self._lock:
+            for key in jobs:
+                future = self._in_flight.get(key)
+                if future is None:
+                    self._in_flight[key] = mine[key] = Future()
+                else:
+                    others[key] = future
+        try:
+            done = self._run_mine(ref, {key: jobs[key] for key in mine}, priority)
+            for key, future in mine.items():
+                future.set_result(done[key])
+        except BaseException as error:
+            for future in mine.values():
+                if not future.done():
+                    future.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                for key in mine:
+                    del self._in_flight[key]
+        # those of others last, so that two that wait for each other's both get them
+        for key, future in others.items():
+            done[key] = future.result()
+            self._observe(done[key], True)
+        return done
+
+    def _run_mine(self, ref: str, jobs: Mapping[RolloutKey, Example], priority: tuple[int, ...]) -> dict[RolloutKey, Rollout]:
+        """Those on disk, and the others run and on disk."""
+        done = self._store.rollouts_at(list(jobs))
         futures: dict[RolloutKey, Future[Rollout]] = {}
-        for key, example in jobs:
+        for key, example in jobs.items():
             if key in done:
                 self._observe(done[key], True)
             else:

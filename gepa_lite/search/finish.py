@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gepa_lite.core.budget import Spend
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import Event, MilestoneScored, SealOpened, Tested
 from gepa_lite.errors import BudgetSpentError
@@ -14,7 +13,7 @@ from gepa_lite.search.reserve import milestones_of
 from gepa_lite.search.search import Search
 from gepa_lite.search.shorten import Breach, next_cut, take_cut
 from gepa_lite.search.state import RunState
-from gepa_lite.search.trial import Trial, run_trial
+from gepa_lite.search.trial import Trial, run_trial, spend_of
 from gepa_lite.search.validate import VALIDATION_LATER
 from gepa_lite.search.verdict import MISSING_SHARE
 from gepa_lite.search.winner import winner_of
@@ -103,7 +102,7 @@ def score_test(state: RunState, ending: Ending) -> RunState:
     if seed_trial is not None:
         seed_values, seed_objectives = seed_trial.values, seed_trial.objectives
     values, objectives = (seed_values, seed_objectives) if winner_trial is None else (winner_trial.values, winner_trial.objectives)
-    spend = sum((trial.spend() for trial in trials), Spend())
+    spend = spend_of(rollout for trial in trials for rollout in trial.rollouts)
     return _commit(state, Tested(winner.index, seed_values, values, spend, seed_objectives, objectives), ending)
 
 
@@ -120,7 +119,7 @@ def score_milestones(state: RunState, ending: Ending) -> RunState:
         except BudgetSpentError as error:
             ending.tell(f"The budget ran out within the curve's examples ({error}): resume with a larger one to finish it.")
             break
-        state = _commit(state, MilestoneScored(index, trial.values, trial.spend()), ending)
+        state = _commit(state, MilestoneScored(index, trial.values, spend_of(trial.rollouts)), ending)
     return state
 
 

@@ -6,20 +6,21 @@ minibatch, reflect, check the new text, run the child on the same minibatch, acc
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from gepa_lite.core.events import BudgetChanged, Event, Proposed, StepEnded, Stopped, Unjoined
 from gepa_lite.errors import BudgetSpentError, ModelsDownError
+from gepa_lite.search.charges import Uncharged, charged
+from gepa_lite.search.flight import Flight
 from gepa_lite.search.merge import MergePlan, merge_event
-from gepa_lite.search.plan import StepPlan, plan_step
+from gepa_lite.search.plan import StepPlan
 from gepa_lite.search.ports import Ports, ProgramFacts
 from gepa_lite.search.propose import MINIBATCH_FIRST, take_slot
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
-from gepa_lite.search.stop import why_stop
+from gepa_lite.search.trail import Trail
 from gepa_lite.search.trial import run_trial
 from gepa_lite.search.validate import validate, validate_seed
 
@@ -36,14 +37,14 @@ class Course:
     ports: Ports
 
 
-def search_loop(history: Sequence[RunState], course: Course) -> RunState:
-    """Search from a state until a stop rule says why to end.
+def search_loop(trail: Trail, course: Course) -> RunState:
+    """Search from where a trail stands until a stop rule says why to end.
 
-    Up to ``Search.window`` steps are in flight. Step k is planned from the state as committed through k - window and commits after step k - 1, so the log depends on the
-    models' answers and the seed, never on timing; with a window of 1 this is the paper's loop.
+    Up to ``Search.window`` steps are in flight. Each is planned from a state that its index and the log fix (``Trail.point``), and they commit in their order, so the log depends on the
+    models' answers and the seed, never on timing; with a window of 1 this is the paper's loop. A step that stalls may be deferred, by an event.
 
     Args:
-        history: the states after ``RunStarted``, after the seed's validation and after each committed step, the newest last; the last ``window`` are enough.
+        trail: after ``RunStarted`` at least.
         course: rules, facts and ports.
 
     Returns:
@@ -52,78 +53,58 @@ def search_loop(history: Sequence[RunState], course: Course) -> RunState:
     Raises:
         RunError: the run can't go on; every committed event and paid rollout is kept.
     """
-    state, ports, search = history[-1], course.ports, course.search
-    history = [replace(seen, budget=state.budget) for seen in history]
-    if not state.seed_validated:
-        state = commit(state, [validate_seed(state, search, ports)], ports)
-        history = [state]
-    if state.stopped is None and not state.rotation:
-        return commit(state, [Stopped("no_modules", "no module ran in the seed's validation: there is no prompt to improve")], ports)
-    flight: deque[tuple[StepPlan, Callable[[], list[Event]]]] = deque()
-    stop: Stopped | None = None
-    # on a resume, the steps that were in flight are planned again from the states they were planned from
-    for seen in [history[max(0, len(history) - search.window + ahead)] for ahead in range(search.window)]:
-        stop = stop or _launch(flight, state.next_step, seen, course)
-    while state.stopped is None:
-        if not flight:
-            assert stop is not None
-            return commit(state, [stop], ports)
-        _, outcome = flight.popleft()
-        try:
-            events = outcome()
-        except BudgetSpentError as error:
-            stop = Stopped("budget", str(error))
-            _land(flight)
-            continue
-        state = commit(state, events, ports)
-        check_outage(state, events)
-        state = _rebudget(state, ports)
-        stop = stop or _launch(flight, state.next_step, state, course)
-    return state
-
-
-def _rebudget(state: RunState, ports: Ports) -> RunState:
-    """The state under the bounds that a person has asked for meanwhile."""
-    budget = ports.surroundings().budget
-    return state if budget is None or budget == state.budget else commit(state, [BudgetChanged(budget)], ports)
-
-
-def _launch(flight: deque[tuple[StepPlan, Callable[[], list[Event]]]], next_step: int, seen: RunState, course: Course) -> Stopped | None:
-    """Plan one more step from a committed state and start it, or say why not."""
     search, ports = course.search, course.ports
-    plan = plan_step(seen, search, ports.models, next_step + len(flight))
-    uncommitted = [other for other, _ in flight if other.step >= seen.next_step]
-    stop = why_stop(seen, plan, uncommitted, search, ports.surroundings())
-    if stop is None:
-        flight.append((plan, ports.start(partial(take_step, plan, seen, course))))
-    return stop
+    if not trail.state.seed_validated:
+        trail = commit(trail, [validate_seed(trail.state, search, ports)], ports)
+    if trail.state.stopped is None and not trail.state.rotation:
+        return commit(trail, [Stopped("no_modules", "no module ran in the seed's validation: there is no prompt to improve")], ports).state
+    flight = Flight(search, ports, partial(take_step, course))
+    while trail.state.stopped is None:
+        flight.fill(trail)
+        step = flight.first(trail.state)
+        if step is None:
+            trail = commit(trail, [flight.ending], ports)
+        elif flight.is_stalled(step, trail.state):
+            trail = commit(trail, [flight.deferral(step, trail.state)], ports)
+        else:
+            try:
+                outcome = flight.land(step)
+            except BudgetSpentError as error:
+                # what the others paid is on disk, and a resume finds it there
+                flight.end(Stopped("budget", str(error)))
+                continue
+            trail = commit(trail, [*outcome, StepEnded(step)], ports, search.repeats)
+            check_outage(trail.state, outcome)
+            trail = rebudget(trail, ports)
+    return trail.state
 
 
-def _land(flight: deque[tuple[StepPlan, Callable[[], list[Event]]]]) -> None:
-    """Let the steps behind one that ran out of budget end; what they paid is on disk, and a resume finds it there."""
-    while flight:
-        _, outcome = flight.popleft()
-        try:
-            outcome()
-        except BudgetSpentError:
-            continue
+def rebudget(trail: Trail, ports: Ports) -> Trail:
+    """The trail under the bounds that a person has asked for meanwhile."""
+    budget = ports.surroundings().budget
+    return trail if budget is None or budget == trail.state.budget else commit(trail, [BudgetChanged(budget)], ports)
 
 
-def take_step(plan: StepPlan, state: RunState, course: Course) -> list[Event]:
+def take_step(course: Course, plan: StepPlan, state: RunState) -> list[Uncharged]:
     """One step: a fan of proposals from one parent; the best accepted text of each module joins one child, which alone is validated. Or a merge."""
     if plan.merge is not None:
-        return [*take_merge(plan.merge, state, course), StepEnded(plan.step)]
+        return take_merge(plan.merge, state, course)
     parent = plan.slots[0].parent
-    proposals = course.ports.gather([partial(take_slot, slot, state, course.search, course.facts, course.ports) for slot in plan.slots])
-    events: list[Event] = list(proposals)
+    made = course.ports.gather([partial(take_slot, slot, state, course.search, course.facts, course.ports) for slot in plan.slots])
+    proposals = proposals_of(made)
     texts = best_texts(proposals)
     if len(texts) > 1 and (breach := course.facts.gate.program_breach(parent.candidate.replace(texts).texts)):
-        events.append(Unjoined(plan.step, (parent.index,), texts, breach))
+        made.append(Uncharged(Unjoined(plan.step, (parent.index,), texts, breach)))
         texts = best_text(proposals)
     child = parent.candidate.replace(texts)
     if texts and child.id not in state.seen:
-        events.append(validate(child, plan.step, (parent.index,), texts, state, course.search, course.ports))
-    return [*events, StepEnded(plan.step)]
+        made.append(validate(child, plan.step, (parent.index,), texts, state, course.search, course.ports))
+    return made
+
+
+def proposals_of(made: Sequence[Uncharged]) -> list[Proposed]:
+    """The proposals among a step's events."""
+    return [item.event for item in made if isinstance(item.event, Proposed)]
 
 
 def best_texts(proposals: Sequence[Proposed]) -> dict[str, str]:
@@ -142,36 +123,38 @@ def best_text(proposals: Sequence[Proposed]) -> dict[str, str]:
     return dict(max(accepted, key=lambda proposal: proposal.gain).texts)
 
 
-def take_merge(plan: MergePlan, state: RunState, course: Course) -> list[Event]:
+def take_merge(plan: MergePlan, state: RunState, course: Course) -> list[Uncharged]:
     """Try a merged child on a few validation examples; at least as good as the better parent there, it is validated in full (papers: GEPA §1.4)."""
     search, event = course.search, merge_event(plan, state)
     # each text passed where it was proposed; only what they are together is new
     if breach := course.facts.gate.program_breach(plan.child.texts):
-        return [replace(event, status="rejected", code="contract", reason=breach)]
+        return [Uncharged(replace(event, status="rejected", code="contract", reason=breach))]
     priority = (MINIBATCH_FIRST, plan.step)
     trial = run_trial(course.ports, plan.child, plan.example_ids, repeats=search.repeats, sample=0, priority=priority)
-    event = replace(event, after=trial.values, spend=trial.spend())
+    event = replace(event, after=trial.values)
     if trial.missing:
-        return [replace(event, reason=trial.missing)]
+        return [Uncharged(replace(event, reason=trial.missing), (trial,))]
     child, better = sum(value for value in trial.values if value is not None), max(sum(row) for row in plan.before)
     words = f"{better:g} to {child:g} on {len(plan.example_ids)} validation examples"
     if child < better:
-        return [replace(event, status="rejected", code="not_better", reason=words)]
-    validated = validate(plan.child, plan.step, plan.parents, event.texts, state, search, course.ports, plan.example_ids)
-    return [replace(event, status="accepted", code="improved", reason=words), validated]
+        return [Uncharged(replace(event, status="rejected", code="not_better", reason=words), (trial,))]
+    validated = validate(plan.child, plan.step, plan.parents, event.texts, state, search, course.ports)
+    return [Uncharged(replace(event, status="accepted", code="improved", reason=words), (trial,)), validated]
 
 
-def commit(state: RunState, events: Sequence[Event], ports: Ports) -> RunState:
-    """Fold events into the state, and make them durable together."""
-    for event in events:
-        state = state.apply(event)
-    ports.commit(events, state)
-    return state
+def commit(trail: Trail, events: Sequence[Event | Uncharged], ports: Ports, repeats: int = 1) -> Trail:
+    """Charge events for what no event before them was charged for, fold them into the state, and make them durable together."""
+    made: list[Event] = []
+    for item in events:
+        made.append(charged(item, trail.state, repeats) if isinstance(item, Uncharged) else item)
+        trail = trail.after(made[-1])
+    ports.commit(made, trail.state)
+    return trail
 
 
-def check_outage(state: RunState, events: Sequence[Event]) -> None:
+def check_outage(state: RunState, made: Sequence[Uncharged]) -> None:
     """End the session when proposals keep getting lost to outages."""
-    lost = [event for event in events if isinstance(event, Proposed) and event.status == "void"]
+    lost = [proposal for proposal in proposals_of(made) if proposal.status == "void"]
     if lost and state.void_row // VOID_IN_A_ROW > max(0, state.void_row - len(lost)) // VOID_IN_A_ROW:
         raise ModelsDownError(
             f"the last {state.void_row} proposals were lost to outages (last: {lost[-1].reason}). What was paid is kept; resume when they have passed."

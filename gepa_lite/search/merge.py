@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -51,43 +51,60 @@ class MergePlan:
     rollouts: int
 
 
-def plan_merge(state: RunState, search: Search, step: int) -> MergePlan | None:
+def plan_merge(state: RunState, search: Search, step: int, beside: Sequence[MergePlan | Merged] = ()) -> MergePlan | None:
     """The merge to try in this step, or None. Pure.
 
     ``"paper"``: in the step after an accepted proposal, a pair drawn from the pruned front. ``"complementary"``: whenever the pool has grown, the pair of the front whose best per example
     beats the better of the two means by most, if that is worth at least two examples; of a large front, the members of the highest mean are looked at. Both end after ``merge_attempts`` attempts, accepted or not, and after
     ``merge_give_up`` failures in a row.
+
+    Args:
+        state: as committed.
+        search: the rules.
+        step: the step's index.
+        beside: merges of steps in flight: they are not tried twice either, and count as failed until they are committed.
     """
-    if search.merge == "none" or len(state.pool) < 3 or len(state.rotation) < 2 or not _may_merge(state, search):
+    if search.merge == "none" or len(state.pool) < 3 or len(state.rotation) < 2 or not _may_merge(state, search, beside):
         return None
     front = front_of(state, search)
     wins = prune(front)
     survivors = front.members[wins > 0].tolist()
     draw = stream(search.seed, "merge", step)
     pairs = _drawn_pairs(survivors, draw) if search.merge == "paper" else _complementary_pairs(state, survivors)
-    tried = {(merge.parents, tuple(sorted(merge.sources.items()))) for merge in state.merges}
+    before = [*state.merges, *beside]
+    # also where other parents gave the same texts
+    tried = {_child(state, merge.sources).id for merge in before}
+    done = {(tuple(merge.parents), merge.ancestor) for merge in before}
     lineage = cache(partial(ancestors, state.pool))
     for older, newer in pairs:
-        found = _join(state, older, newer, lineage, draw)
+        found = _join(state, (older, newer), done, lineage, draw)
         if found is None:
             continue
         ancestor, sources, child = found
-        if child.id in state.seen or ((older, newer), tuple(sorted(sources.items()))) in tried:
+        if child.id in state.seen or child.id in tried:
             continue
         return _with_subsample(state, step, (older, newer), ancestor, sources, child, draw)
     return None
 
 
-def _may_merge(state: RunState, search: Search) -> bool:
-    if len(state.merges) >= search.merge_attempts:
+def _may_merge(state: RunState, search: Search, beside: Sequence[MergePlan | Merged]) -> bool:
+    if len(state.merges) + len(beside) >= search.merge_attempts:
         return False
-    last = state.merges[-search.merge_give_up :]
-    if len(last) == search.merge_give_up and all(merge.status != "accepted" for merge in last):
+    failed = len(beside)
+    for merge in reversed(state.merges):
+        if merge.status == "accepted":
+            break
+        failed += 1
+    if failed >= search.merge_give_up:
         return False
     newest = state.pool[len(state.pool) - 1]
     if search.merge == "paper":
         return newest.step == state.next_step - 1 and len(newest.parents) == 1
-    return not state.merges or newest.step > state.merges[len(state.merges) - 1].step
+    return all(newest.step > merge.step for merge in (*state.merges[-1:], *beside))
+
+
+def _child(state: RunState, sources: Mapping[str, int]) -> Candidate:
+    return Candidate({module: state.pool[index].candidate.texts[module] for module, index in sources.items()})
 
 
 def _drawn_pairs(survivors: Sequence[int], draw: random.Random) -> Iterator[tuple[int, int]]:
@@ -129,14 +146,18 @@ def _apart(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _join(
-    state: RunState, older: int, newer: int, lineage: Callable[[int], set[int]], draw: random.Random
+    state: RunState,
+    pair: tuple[int, int],
+    done: Collection[tuple[tuple[int, ...], int]],
+    lineage: Callable[[int], set[int]],
+    draw: random.Random,
 ) -> tuple[int, dict[str, int], Candidate] | None:
-    """A child of the two by a common ancestor, or None where they have none that tells them apart."""
+    """A child of the two by a common ancestor, or None where they have none that tells them apart and was not tried."""
+    older, newer = pair
     lines = lineage(older), lineage(newer)
     if older in lines[1] or newer in lines[0]:
         return None
     means = {index: state.pool[index].mean for index in (older, newer)}
-    done = {(merge.parents, merge.ancestor) for merge in state.merges}
     common = [
         index
         for index in sorted(lines[0] & lines[1])
@@ -151,7 +172,7 @@ def _join(
     weights = [(state.pool[index].mean or 0.0) - floor + 1e-9 for index in common]
     ancestor = draw.choices(common, weights=weights)[0]
     sources = {module: _source(state, module, ancestor, older, newer, draw) for module in state.pool[0].candidate.texts}
-    return ancestor, sources, Candidate({module: state.pool[index].candidate.texts[module] for module, index in sources.items()})
+    return ancestor, sources, _child(state, sources)
 
 
 def ancestors(pool: Sequence[Member], index: int) -> set[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gepa_lite.core.events import Merged
 from gepa_lite.core.seeds import stream
 from gepa_lite.search.frontier import front_of
 from gepa_lite.search.merge import MergePlan, plan_merge
@@ -62,17 +63,20 @@ class StepPlan:
     proposals: int
 
 
-def plan_step(state: RunState, search: Search, models: Mapping[str, float], step: int) -> StepPlan:
+def plan_step(
+    state: RunState, search: Search, models: Mapping[str, float], step: int, beside: Sequence[MergePlan | Merged] = ()
+) -> StepPlan:
     """The step of an index, as a state suggests it. Pure: the same arguments give the same plan.
 
     Args:
-        state: as committed through ``step - window``.
+        state: the step's point on the trail.
         search: the rules.
         models: weights of the reflection models, by name.
         step: the step's index.
+        beside: merges by steps before this one that the state does not hold yet.
     """
     assert state.started is not None
-    merge = plan_merge(state, search, step)
+    merge = plan_merge(state, search, step, beside)
     if merge is not None:
         return StepPlan(step, (), merge, (merge.rollouts + len(state.started.extra_pin_ids)) * search.repeats, 0)
     front = front_of(state, search)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from gepa_lite.core.call import Message
 from gepa_lite.core.candidate import Candidate
@@ -16,6 +16,7 @@ from gepa_lite.search.state import RunState
 from gepa_lite.search.stop_rules import Surroundings
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,40 @@ class ProgramFacts:
     gate: Gate = field(default_factory=Gate)
 
 
+class Running(Protocol[T_co]):
+    """A task that was started."""
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for its end, so many seconds at most; whether it has ended."""
+        ...
+
+    def result(self) -> T_co:
+        """Wait for its result, or raise its exception."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WhenAsked(Generic[T]):
+    """A task that runs when its result is asked for: where nothing is to run beside it."""
+
+    task: Callable[[], T]
+
+    def ends_within(self, seconds: float) -> bool:
+        """It keeps nobody waiting before it is asked."""
+        return True
+
+    def result(self) -> T:
+        """Run it."""
+        return self.task()
+
+
 class Ports(Protocol):
     """The loop's way to the world."""
 
-    def evaluate(self, candidate: Candidate, example_ids: Sequence[str], *, sample: int, priority: tuple[int, ...]) -> Sequence[Rollout]:
-        """Rollouts in the order of the ids; those already on disk are not paid again. Smaller priorities are served first.
+    def evaluate(
+        self, candidate: Candidate, example_ids: Sequence[str], *, samples: Sequence[int], priority: tuple[int, ...]
+    ) -> Sequence[Sequence[Rollout]]:
+        """For each sample number the rollouts in the order of the ids, all at once; those already on disk are not paid again. Smaller priorities are served first.
 
         Raises:
             RunError: the run can't go on.
@@ -62,8 +92,8 @@ class Ports(Protocol):
         """Run tasks at once and return their results in order; the first exception is raised when all have ended."""
         ...
 
-    def start(self, task: Callable[[], T]) -> Callable[[], T]:
-        """Start a task beside others, and return a function that waits for its result or raises its exception. With a window of one it may wait to be asked."""
+    def start(self, task: Callable[[], T]) -> Running[T]:
+        """Start a task beside others. With a window of one it may wait to be asked for its result."""
         ...
 
     def commit(self, events: Sequence[Event], state: RunState) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from gepa_lite.search.loop import Course
 from gepa_lite.search.state import RunState
+from gepa_lite.search.trail import Trail
 
 
 class Procedure(Protocol):
@@ -16,8 +17,8 @@ class Procedure(Protocol):
         """What fixes its course, its name first, as JSON types: part of the run's settings."""
         ...
 
-    def __call__(self, history: Sequence[RunState], course: Course) -> RunState:
-        """Search from the newest state.
+    def __call__(self, trail: Trail, course: Course) -> RunState:
+        """Search from where a trail stands.
 
         Raises:
             RunError: the run can't go on; every committed event and paid rollout is kept.

@@ -61,6 +61,8 @@ class Search:
         fan: proposals from one parent at a time, on distinct minibatches, for modules in rotation; the best accepted text of each module joins one child, which alone is
             validated. 1 is the paper's loop.
         window: steps in flight. 1 is the paper's loop; more fill idle models and lower the score, since a step then can't see the outcome of the ones before.
+        patience: seconds that a step which could be committed next keeps those behind it waiting; then the event ``Deferred`` lets them go on, and it is committed later. A resume reads the event;
+            where a step is deferred is a matter of timing, so None, the default, waits.
         repeats: rollouts of an example whose mean is its value; for programs whose answers vary.
         selector: how the parent is chosen: ``"pareto"`` (the paper's), ``"likely"``, ``"best"``, ``"epsilon_greedy"``, ``"top_k_pareto"``, ``"beam"``, ``"elite"``, or an object of
             ``gepa_lite.search.select`` with other settings.
@@ -104,6 +106,7 @@ class Search:
     sampling: Literal["epoch", "hard"] = "epoch"
     fan: int = 4
     window: int = 1
+    patience: float | None = None
     repeats: int = 1
     selector: str | Selector = "top_k_pareto"
     frontier: Literal["example", "objective", "hybrid", "product"] = "example"

@@ -14,7 +14,7 @@ from gepa_lite.search.ports import Ports
 from gepa_lite.search.reserve import fits, reserved_rollouts, shortening_left
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import Member, RunState
-from gepa_lite.search.trial import Trial, run_trial
+from gepa_lite.search.trial import Trial, run_trial, spend_of
 from gepa_lite.search.validate import VALIDATION_LATER, broken_pins
 from gepa_lite.search.winner import own_objectives, winner_of
 
@@ -156,6 +156,4 @@ class _Attempt:
 
     def _spend(self) -> Spend:
         """Pins among the validation examples that ran are charged once."""
-        ran = {self._ids[place] for block in self.blocks()[: len(self._trials)] for place in block}
-        spend = self.pinned.spend([example for example in self.pins if example not in ran])
-        return sum((trial.spend() for trial in self._trials), spend)
+        return spend_of(rollout for trial in (self.pinned, *self._trials) for rollout in trial.rollouts)

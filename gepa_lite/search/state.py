@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from gepa_lite.core.call import Usage
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import (
     BudgetChanged,
+    Deferred,
     Event,
     Merged,
     MilestoneScored,
@@ -26,6 +26,7 @@ from gepa_lite.core.events import (
     StepEnded,
     Stopped,
     Tested,
+    Twin,
     Unjoined,
     Validated,
     Vetoed,
@@ -82,13 +83,14 @@ class RunState:
         best_index: index of the member with the highest mean; the first of equal ones.
         pointers: for each candidate the place in ``rotation`` of the module it is improved in next.
         rotation: module paths that ran in the seed's validation, in order of declaration.
-        next_step: index of the next step.
+        next_step: index of the next step, deferred ones apart.
+        deferred: steps whose outcome is committed later, each with the step that it follows (``core.events.Deferred``), in order of their deferral.
         spend: logical cost.
         costs: what rollouts and reflections have cost at most.
-        paid_rollouts: (candidate id, example id) of training rollouts already charged.
-        seen: ids of the candidates in the pool.
+        paid_rollouts: (candidate id, example id) of rollouts already charged; those of candidates in the pool on the validation set are in ``table``.
+        seen: ids of the candidates in the pool, and of those that were vetoed.
         unusable_row: proposals in a row whose reflection gave no usable text.
-        skipped_row: proposals in a row that had nothing to learn from.
+        idle_row: proposals in a row that brought nothing new to try: no reply to use, a candidate that is known or was run on the same examples before, or nothing to learn from.
         void_row: proposals in a row that lost a rollout or the reflection to an outage.
         proposals: all proposals so far, in order.
         merges: all merges so far, in order.
@@ -116,12 +118,13 @@ class RunState:
     pointers: tuple[int, ...] = ()
     rotation: tuple[str, ...] = ()
     next_step: int = 0
+    deferred: tuple[tuple[int, int], ...] = ()
     spend: Spend = field(default_factory=Spend)
     costs: Costs = field(default_factory=Costs)
     paid_rollouts: Seen[tuple[str, str]] = field(default_factory=Seen)
     seen: Seen[str] = field(default_factory=Seen)
     unusable_row: int = 0
-    skipped_row: int = 0
+    idle_row: int = 0
     void_row: int = 0
     proposals: Log[Proposed] = field(default_factory=Log)
     merges: Log[Merged] = field(default_factory=Log)
@@ -153,6 +156,10 @@ class RunState:
         """The member with the highest mean; the first of equal ones."""
         return self.pool[self.best_index]
 
+    def under(self, budget: Budget) -> RunState:
+        """The same state under other bounds."""
+        return self if self.budget == budget else self._with(budget=budget)
+
     def _with(self, **changes: Any) -> RunState:
         """A copy with some fields changed: ``dataclasses.replace`` at a fraction of its cost, as a state has many fields and a step several events."""
         own = self.__dict__
@@ -172,7 +179,7 @@ class RunState:
             case Proposed():
                 return self._after_proposal(event)
             case Merged():
-                return self._with(merges=self.merges.append(event), spend=self.spend + event.spend, costs=self._dearer(event.spend))
+                return self._after_merge(event)
             case Validated():
                 parent = self.pool[event.parents[0]]
                 pointer = max(self.pointers[index] for index in event.parents)
@@ -181,8 +188,10 @@ class RunState:
                 return self._after_veto(event)
             case Unjoined():
                 return self._with(unjoined=self.unjoined.append(event))
-            case StepEnded():
-                return self._with(next_step=event.step + 1)
+            case Twin():
+                return self._with(spend=self.spend + event.spend, costs=self._dearer(event.spend))
+            case StepEnded() | Deferred():
+                return self._after_step(event)
             case Stopped():
                 return self._with(stopped=event)
             case BudgetChanged():
@@ -190,6 +199,21 @@ class RunState:
                 return self._with(budget=event.budget, stopped=stopped)
             case _:
                 return self._after_search(event)
+
+    def _after_step(self, event: StepEnded | Deferred) -> RunState:
+        others = tuple(entry for entry in self.deferred if entry[0] != event.step)
+        # a deferred step gave its place in the order away
+        next_step = self.next_step if len(others) < len(self.deferred) else event.step + 1
+        return self._with(next_step=next_step, deferred=(*others, (event.step, event.behind)) if isinstance(event, Deferred) else others)
+
+    def _after_merge(self, event: Merged) -> RunState:
+        child = self.pool[event.parents[0]].candidate.replace(event.texts)
+        return self._with(
+            merges=self.merges.append(event),
+            paid_rollouts=self.paid_rollouts.add(_ran(child.id, event.example_ids, event.after)),
+            spend=self.spend + event.spend,
+            costs=self._dearer(event.spend),
+        )
 
     def _after_veto(self, event: Vetoed) -> RunState:
         child = self.pool[event.parents[0]].candidate.replace(event.texts)
@@ -231,17 +255,18 @@ class RunState:
     def _after_proposal(self, event: Proposed) -> RunState:
         parent = self.pool[event.parent]
         child_id = parent.candidate.replace(event.texts).id if event.texts else ""
-        judged = ((parent.candidate.id, event.before), (child_id, event.after))
-        charged = [(owner, ex) for owner, row in judged for ex, value in zip(event.example_ids, row, strict=False) if value is not None]
+        charged = [*_ran(parent.candidate.id, event.example_ids, event.before), *_ran(child_id, event.example_ids, event.after)]
         turned = [self.rotation.index(module) for module in event.modules if module in self.rotation]
         place = turned[-1] if turned else self.pointers[event.parent]
         pointers = (*self.pointers[: event.parent], (place + 1) % len(self.rotation), *self.pointers[event.parent + 1 :])
-        usable = event.status == "accepted" or (event.status == "rejected" and bool(event.after))
+        judged = event.status == "accepted" or (event.status == "rejected" and bool(event.after))
+        rejected = event.status == "rejected"
         return self._with(
             pointers=pointers,
             paid_rollouts=self.paid_rollouts.add(charged),
-            unusable_row=0 if usable else self.unusable_row + (event.status == "rejected"),
-            skipped_row=self.skipped_row + 1 if event.status == "skipped" else 0,
+            # a text that is known already was a usable reply
+            unusable_row=0 if judged else self.unusable_row + (rejected and not event.texts),
+            idle_row=0 if judged and event.code != "tried" else self.idle_row + (rejected or event.status == "skipped"),
             void_row=self.void_row + 1 if event.status == "void" else 0,
             proposals=self.proposals.append(event),
             spend=self.spend + event.spend,
@@ -249,9 +274,6 @@ class RunState:
         )
 
     def _join(self, candidate: Candidate, parents: tuple[int, ...], step: int, event: SeedValidated | Validated, pointer: int) -> RunState:
-        if candidate.id in self.seen:
-            # two steps in flight at once made the same child: it was paid for, and is in the pool already
-            return self._with(spend=self.spend + event.spend)
         first, width = len(self.pool) == 0, len(event.values)
         names = sorted(event.objectives if first else self.objectives)
         empty = (None,) * width
@@ -320,21 +342,14 @@ def mean_of(values: Sequence[float | None]) -> float | None:
         raise
 
 
+def _ran(candidate_id: str, example_ids: Sequence[str], values: Sequence[float | None]) -> list[tuple[str, str]]:
+    """The rollouts that a row of values is of."""
+    return [(candidate_id, example) for example, value in zip(example_ids, values, strict=False) if value is not None]
+
+
 def replay(events: Iterable[Event]) -> RunState:
     """The state after a log of events."""
-    return replay_history(events)[-1]
-
-
-def replay_history(events: Iterable[Event], keep: int = 1) -> list[RunState]:
-    """The states after the last ``keep`` points at which steps may be planned (the seed's validation and each step's end), the newest, which is the state after all events, last."""
     state = RunState()
-    states: deque[RunState] = deque(maxlen=keep)
     for event in events:
         state = state.apply(event)
-        if isinstance(event, (SeedValidated, StepEnded)):
-            states.append(state)
-    if not states or states[-1] is not state:
-        if states:
-            states.pop()
-        states.append(state)
-    return list(states)
+    return state

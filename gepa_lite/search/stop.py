@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from gepa_lite.core.events import Stopped
@@ -14,14 +15,15 @@ from gepa_lite.search.stop_rules import Surroundings
 UNUSABLE_IN_A_ROW = 10
 """Replies in a row without a usable prompt that end the search."""
 
+IDLE_IN_A_ROW = 20
+"""Proposals in a row that bring nothing new to try and end the search; two epochs where these are longer."""
 
-def why_stop(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], search: Search, around: Surroundings) -> Stopped | None:
-    """Why the next step may not be taken, or None.
+
+def why_stop(state: RunState, search: Search, around: Surroundings) -> Stopped | None:
+    """Why no step may be planned from a state, whatever is left of the budget, or None.
 
     Args:
-        state: as committed.
-        plan: the next step.
-        uncommitted: steps in flight that the state does not hold yet.
+        state: what the step would be planned from.
         search: the rules.
         around: what the rules may know of the world.
     """
@@ -34,21 +36,41 @@ def why_stop(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], s
             "reflection", f"the reflection model gave no usable prompt {UNUSABLE_IN_A_ROW} times in a row: {'; '.join(reasons[:3])}"
         )
     epoch = -(-len(state.started.train_ids) // search.least_minibatch)
-    if state.skipped_row >= max(20, 2 * epoch):
-        return Stopped(
-            "nothing_to_learn", f"the last {state.skipped_row} minibatches were all perfect: the training examples teach nothing more"
-        )
+    if state.idle_row >= max(IDLE_IN_A_ROW, 2 * epoch):
+        return Stopped("nothing_to_learn", _idle_words(state))
     if around.asked:
         return Stopped("asked", around.asked)
     for rule in search.stop:
         if reason := rule(state, search.objective, around):
             return Stopped("rule", reason)
-    return _budget(state, plan, uncommitted, search, around)
+    return None
 
 
-def _budget(state: RunState, plan: StepPlan, uncommitted: Sequence[StepPlan], search: Search, around: Surroundings) -> Stopped | None:
+def _idle_words(state: RunState) -> str:
+    codes = Counter(p.code for p in state.proposals[-state.idle_row :])
+    if codes["perfect"] == state.idle_row:
+        return f"the last {state.idle_row} minibatches were all perfect: the training examples teach nothing more"
+    words = {
+        "perfect": "perfect minibatches",
+        "tried": "texts that were tried on the same examples before",
+        "known": "texts of the pool",
+        "no_lessons": "minibatches without a module",
+    }
+    named = [f"{codes.pop(code)} {name}" for code, name in words.items() if codes[code]]
+    rest = sum(codes.values())
+    return f"the last {state.idle_row} proposals brought nothing new to try: {', '.join([*named, *([f'{rest} without a usable text'] if rest else [])])}"
+
+
+def no_room(state: RunState, steps: Sequence[StepPlan], search: Search, around: Surroundings) -> Stopped | None:
+    """Why what is left of the budget can't pay for steps at their worst, or None.
+
+    Args:
+        state: the newest one.
+        steps: those in flight, and the one that is to be taken.
+        search: the rules.
+        around: tells the time.
+    """
     budget, spend, costs = state.budget, state.spend, state.costs
-    steps = (*uncommitted, plan)
     tests = reserved_rollouts(state, search)
     rollouts, proposals = sum(step.rollouts for step in steps), sum(step.proposals for step in steps)
     for_test = f" and {tests:,} are kept for after the search" if tests else ""

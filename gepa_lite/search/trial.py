@@ -64,18 +64,12 @@ class Trial:
         names = sorted({name for group in named for scores in group for name in scores})
         return {name: tuple(mean_of([scores.get(name) for scores in group]) for group in named) for name in names}
 
-    def spend(self, charged: Iterable[str] | None = None) -> Spend:
-        """Logical cost. A missing rollout counts too: it was run.
 
-        Args:
-            charged: ids of the examples whose rollouts were not charged before; None for all.
-        """
-        rollouts = self.rollouts
-        if charged is not None:
-            new = set(charged)
-            rollouts = tuple(rollout for rollout in rollouts if rollout.key.example_id in new)
-        task, judge = total_usage(r.usage for r in rollouts), total_usage(r.judge_usage for r in rollouts)
-        return Spend(rollouts=len(rollouts), task=task, judge=judge)
+def spend_of(rollouts: Iterable[Rollout]) -> Spend:
+    """Logical cost, each rollout counted once. A missing one counts too: it was run."""
+    once = {rollout.key: rollout for rollout in rollouts}.values()
+    task, judge = total_usage(r.usage for r in once), total_usage(r.judge_usage for r in once)
+    return Spend(rollouts=len(once), task=task, judge=judge)
 
 
 def run_trial(
@@ -86,7 +80,5 @@ def run_trial(
     Raises:
         RunError: the run can't go on.
     """
-    samples = [
-        tuple(ports.evaluate(candidate, example_ids, sample=sample * repeats + repeat, priority=priority)) for repeat in range(repeats)
-    ]
-    return Trial(tuple(samples))
+    rows = ports.evaluate(candidate, example_ids, samples=range(sample * repeats, (sample + 1) * repeats), priority=priority)
+    return Trial(tuple(tuple(row) for row in rows))

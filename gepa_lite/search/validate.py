@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import SeedValidated, Validated, Vetoed
 from gepa_lite.errors import BudgetSpentError, ModelsDownError, UsageError
+from gepa_lite.search.charges import Uncharged
 from gepa_lite.search.ports import Ports
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
-from gepa_lite.search.trial import Trial, run_trial
+from gepa_lite.search.trial import Trial, run_trial, spend_of
 from gepa_lite.search.winner import own_objectives
 
 VALIDATION_LATER = 1
@@ -44,7 +45,8 @@ def validate_seed(state: RunState, search: Search, ports: Ports) -> SeedValidate
     known = dict(zip((*ids, *extra), (*trial.values, *pinned.values), strict=True))
     pins = tuple(known[example] for example in state.started.pin_ids)
     objectives = {**trial.objectives, **own_objectives(search, state.started.texts, trial.calls, trial.values)}
-    return SeedValidated(trial.values, idle, trial.spend() + pinned.spend(), objectives, pins, trial.calls)
+    spend = spend_of((*trial.rollouts, *pinned.rollouts))
+    return SeedValidated(trial.values, idle, spend, objectives, pins, trial.calls)
 
 
 def validate(
@@ -55,8 +57,7 @@ def validate(
     state: RunState,
     search: Search,
     ports: Ports,
-    charged: Collection[str] = (),
-) -> Validated | Vetoed:
+) -> Uncharged:
     """Run a child on the pins, and where it holds them on the validation set.
 
     Args:
@@ -67,19 +68,17 @@ def validate(
         state: what it is compared with.
         search: the rules.
         ports: the way to the world.
-        charged: ids of validation examples that this step has charged already.
     """
     assert state.started is not None
     pinned = run_trial(ports, child, state.started.pin_ids, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, step))
     broken = broken_pins(state, pinned)
-    pin_spend = pinned.spend([i for i in state.started.pin_ids if i not in charged])
     if broken:
         pins = tuple(state.started.pin_ids[place] for place in broken)
         before, after = (tuple(row[place] for place in broken) for row in (state.pins, pinned.values))
-        return Vetoed(step, parents, texts, pins, before, after, pin_spend)
+        return Uncharged(Vetoed(step, parents, texts, pins, before, after), (pinned,))
     if pinned.missing:
         # an outage is no veto: the candidate stays without a validation
-        return Validated(step, parents, texts, (None,) * len(state.started.validation_ids), pin_spend)
+        return Uncharged(Validated(step, parents, texts, (None,) * len(state.started.validation_ids)), (pinned,))
     ids = state.started.validation_ids
     blocks = [ids] if search.validation == "full" else _blocks(ids, search.validation_block)
     trials: list[Trial] = []
@@ -93,18 +92,13 @@ def validate(
     objectives = [trial.objectives for trial in trials]
     names = sorted({name for scores in objectives for name in scores})
     padding = (None,) * unrun
-    ran = {i for block in blocks[: len(trials)] for i in block}
-    # pins among the validation examples that a staged validation did not reach were run all the same
-    spend = pinned.spend([i for i in state.started.pin_ids if i not in charged and i not in ran])
-    spend = spend + trials[0].spend([i for i in blocks[0] if i not in charged])
-    for trial, block in zip(trials[1:], blocks[1:], strict=False):
-        spend = spend + trial.spend([i for i in block if i not in charged])
     joined = {
         name: (*(v for t, s in zip(trials, objectives, strict=True) for v in s.get(name, (None,) * len(t.values))), *padding)
         for name in names
     }
     cells = (*values, *padding)
-    return Validated(step, parents, texts, cells, spend, {**joined, **own_objectives(search, child.texts, state.calls, cells)}, unrun)
+    objectives_by_name = {**joined, **own_objectives(search, child.texts, state.calls, cells)}
+    return Uncharged(Validated(step, parents, texts, cells, objectives=objectives_by_name, unrun=unrun), (pinned, *trials))
 
 
 def broken_pins(state: RunState, pinned: Trial) -> list[int]:

@@ -24,6 +24,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_
 
 from gepa_lite.core.events import (
     BudgetChanged,
+    Deferred,
     Event,
     Merged,
     MilestoneScored,
@@ -35,6 +36,7 @@ from gepa_lite.core.events import (
     StepEnded,
     Stopped,
     Tested,
+    Twin,
     Unjoined,
     Validated,
     Vetoed,
@@ -327,6 +329,8 @@ EVENTS: Mapping[type[Any], Codec[Any]] = {
     Validated: Codec("validated", Validated),
     Vetoed: Codec("vetoed", Vetoed),
     Unjoined: Codec("unjoined", Unjoined),
+    Twin: Codec("twin", Twin),
+    Deferred: Codec("deferred", Deferred),
     StepEnded: Codec("step_ended", StepEnded),
     Stopped: Codec("stopped", Stopped),
     BudgetChanged: Codec("budget_changed", BudgetChanged),

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from gepa_lite.core.budget import Role
 from gepa_lite.core.call import Usage
-from gepa_lite.core.events import Event, Merged, Proposed, StepEnded, Unjoined, Validated, Vetoed
+from gepa_lite.core.events import Deferred, Event, Merged, Proposed, StepEnded, Twin, Unjoined, Validated, Vetoed
 from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.errors import StoreError
@@ -294,7 +294,7 @@ def _usage_columns(usage: Usage) -> tuple[int, int, int, float | None]:
 
 
 def _step(event: Event) -> int | None:
-    return event.step if isinstance(event, (Proposed, Merged, Validated, Vetoed, Unjoined, StepEnded)) else None
+    return event.step if isinstance(event, (Proposed, Merged, Validated, Vetoed, Unjoined, Twin, Deferred, StepEnded)) else None
 
 
 def _name(text: str) -> str:

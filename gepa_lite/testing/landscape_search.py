@@ -18,10 +18,11 @@ from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.lm.protocol import Completion
 from gepa_lite.search.gate import Gate
 from gepa_lite.search.loop import Course, search_loop
-from gepa_lite.search.ports import ProgramFacts
+from gepa_lite.search.ports import ProgramFacts, WhenAsked
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
 from gepa_lite.search.stop_rules import Surroundings
+from gepa_lite.search.trail import follow
 from gepa_lite.testing.landscape_words import sentences_of
 from gepa_lite.testing.landscapes import Landscape
 
@@ -111,7 +112,7 @@ def run_landscape(land: Landscape, search: Search, budget: Budget, *, seed: int 
         budget,
     )
     facts = ProgramFacts("", dict.fromkeys(land.modules, "message -> result"), Gate(Contracts(max_tokens=rules.max_prompt_tokens)))
-    state = search_loop([RunState().apply(started)], Course(rules, facts, ports))
+    state = search_loop(follow([started], rules.window), Course(rules, facts, ports))
     return LandscapeRun(state, state.best.candidate.texts, tuple(ports.curve), land.attainable)
 
 
@@ -130,8 +131,13 @@ class LandscapePorts:
         self._examples = {example.id: example for example in (*land.train, *land.validation)}
         self._traces = {key: Trace(tuple(Call(name, item.inputs, ()) for name in land.modules)) for key, item in self._examples.items()}
 
-    def evaluate(self, candidate: Candidate, example_ids: Sequence[str], *, sample: int, priority: tuple[int, ...]) -> Sequence[Rollout]:
+    def evaluate(
+        self, candidate: Candidate, example_ids: Sequence[str], *, samples: Sequence[int], priority: tuple[int, ...]
+    ) -> Sequence[Sequence[Rollout]]:
         """See ``Ports.evaluate``."""
+        return [self._rollouts(candidate, example_ids, sample) for sample in samples]
+
+    def _rollouts(self, candidate: Candidate, example_ids: Sequence[str], sample: int) -> list[Rollout]:
         scorer = self._land.scorer(candidate.texts, sample)
         rollouts = []
         for key in example_ids:
@@ -161,9 +167,9 @@ class LandscapePorts:
         """See ``Ports.gather``: one after the other, since nothing here waits."""
         return [task() for task in tasks]
 
-    def start(self, task: Callable[[], T]) -> Callable[[], T]:
+    def start(self, task: Callable[[], T]) -> WhenAsked[T]:
         """See ``Ports.start``: runs it when it is asked for, whatever the window, since nothing here waits."""
-        return task
+        return WhenAsked(task)
 
     def commit(self, events: Sequence[Event], state: RunState) -> None:
         """See ``Ports.commit``: keeps the curve."""
