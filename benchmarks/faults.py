@@ -58,7 +58,7 @@ def lasting(name: Any, role: str, words: Sequence[str]) -> Scenario:
     def play(bench: Bench, truth: Truth) -> Finding:
         start = {"task": 30, "judge": 2, "reflection": 2}[role]
         bench.server.fault = lambda asked, count: fault(name) if asked == role and count >= start else None
-        bench.fails([role, *words])
+        bench.fails(words)
         bench.server.fault = None
         bench.session()
         # a proposal that the outage voided before the run stopped is an event of the run: it goes on from there, another way
@@ -200,13 +200,25 @@ def environment(**values: str) -> Iterator[None]:
         yield
 
 
+_SAID = {
+    "unauthorized": "401",
+    "forbidden": "403",
+    "not_found": "404",
+    "bad_request": "400",
+    "quota": "quota",
+    "rate_limit": "429",
+    "server": "500",
+    "hang": "time-out",
+}
+"""What the error that ends a run says of a lasting fault; of all others, that the connection failed."""
+
 SCENARIOS: Mapping[str, Scenario] = {
     **{f"passing {name}": passing(name) for name in PASSING},
     "passing rate_limit with Retry-After": passing("rate_limit", "0.02"),
-    **{f"lasting {name}": lasting(name, "task", ["down"]) for name in LASTING},
-    "lasting server of the judge": lasting("server", "judge", ["500"]),
-    "lasting server of the reflection": lasting("server", "reflection", ["down"]),
-    "lasting unauthorized of the reflection": lasting("unauthorized", "reflection", ["down"]),
+    **{f"lasting {name}": lasting(name, "task", [_SAID.get(name, "connection")]) for name in LASTING},
+    "lasting server of the judge": lasting("server", "judge", ["judge", "500"]),
+    "lasting server of the reflection": lasting("server", "reflection", ["reflection", "500"]),
+    "lasting unauthorized of the reflection": lasting("unauthorized", "reflection", ["reflection", "401"]),
     "reply of 10 MB": huge,
     "program that raises": hostile_program,
     "feedback that raises": raising_feedback,
