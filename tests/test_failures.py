@@ -183,7 +183,7 @@ def observe(program_: Triage, feedback: Any) -> Seen:
     engine = Engine(spec, store, spec.budget, lambda: None, count)
     key = RolloutKey(seed.id, sick.id)
     try:
-        rollout = engine.evaluate(seed, spec.validation)[SICK]
+        rollout = engine.evaluate(seed, spec.validation)[0][SICK]
     except RunError as error:
         return Seen("-", "-", key in store.rollouts_at([key]), runs, type(error).__name__)
     finally:
