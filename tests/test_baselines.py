@@ -241,3 +241,13 @@ def test_an_optimizer_of_ones_own_is_a_procedure(tmp_path: Path) -> None:
     mine = Optimizer("mine", gl.Search.paper(), BestOfN(n=2))
     result = mine(program(), TRAIN, VALIDATION, reflection_lm=rewriting(), budget=BUDGET, run=tmp_path / "run")
     assert result.state.started.settings["optimizer"] == {"name": "best_of_n", "n": 2}
+
+
+def test_upstream_gepa_may_use_the_whole_budget_and_is_ended_when_it_asks_for_nothing_new(tmp_path: Path) -> None:
+    pytest.importorskip("gepa")
+    # a reflection model that always says the same: after its one child every request is for what is there
+    stuck = ScriptedLM("```\nSay it.\n```")
+    budget = gl.Budget(rollouts=100_000)
+    result = optimizer("gepa")(program(), TRAIN, VALIDATION, reflection_lm=stuck, budget=budget, run=tmp_path / "run")
+    assert "brought no new rollout" in result.stopped
+    assert result.costs.logical.rollouts < 300

@@ -15,7 +15,7 @@ from gepa_lite.core.call import Message
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import Event, ProposalStatus, Proposed, StepEnded, Stopped, Validated
 from gepa_lite.core.rollout import Rollout
-from gepa_lite.errors import BudgetSpentError
+from gepa_lite.errors import BudgetSpentError, RunError
 from gepa_lite.lm.protocol import Completion
 from gepa_lite.search.loop import Course, commit
 from gepa_lite.search.reserve import reserved_rollouts
@@ -23,6 +23,13 @@ from gepa_lite.search.state import RunState
 from gepa_lite.search.trail import Trail
 from gepa_lite.search.trial import Trial, spend_of
 from gepa_lite.search.winner import own_objectives
+
+_IDLE = 100
+"""Requests in a row that bring no new rollout after which an optimizer is ended: its own budget may count what ours does not."""
+
+
+class NothingNewError(RunError):
+    """An optimizer keeps asking for what it has."""
 
 
 class Desk:
@@ -42,6 +49,7 @@ class Desk:
         self._name = name
         self._step = 0
         self._reflections = 0
+        self._idle = 0
         self._pending = Spend()
         assert self.state.started is not None
         self.train_ids = self.state.started.train_ids
@@ -66,11 +74,13 @@ class Desk:
 
         Raises:
             BudgetSpentError: they do not fit beside what is kept for after the search.
+            NothingNewError: nothing new was asked for in a long time.
             RunError: the run can't go on.
         """
         candidate = self.seed.replace(texts)
         new = [example for example in dict.fromkeys(example_ids) if (candidate.id, example) not in self._charged]
         self._admit(len(new))
+        self._note(new)
         rollouts = list(self._course.ports.evaluate(candidate, example_ids, samples=(0,), priority=(0, self._step))[0])
         self._charged.update((candidate.id, example) for example in new)
         self._rollouts += len(new)
@@ -87,6 +97,7 @@ class Desk:
             ModelError: no reply after retries.
             RunError: the run can't go on.
         """
+        self._note(())
         model = next(iter(self._course.ports.models))
         limit = self.state.budget.proposals
         if limit is not None and self._reflections >= limit:
@@ -108,6 +119,11 @@ class Desk:
             ]
         self._trail = commit(self._trail, [*events, Stopped(code, reason)], self._course.ports)
         return self.state
+
+    def _note(self, new: Sequence[str]) -> None:
+        self._idle = 0 if new else self._idle + 1
+        if self._idle >= _IDLE:
+            raise NothingNewError(f"{_IDLE} requests in a row brought no new rollout")
 
     def _admit(self, rollouts: int) -> None:
         budget, kept = self.state.budget.rollouts, reserved_rollouts(self.state, self._course.search)

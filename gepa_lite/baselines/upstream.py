@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from gepa_lite.baselines.desk import Desk
+from gepa_lite.baselines.desk import Desk, NothingNewError
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import BudgetSpentError, UsageError
 from gepa_lite.search.loop import Course
@@ -43,7 +43,6 @@ class UpstreamGepa:
         desk = Desk(trail, course, "gepa")
         if desk.state.stopped is not None:
             return desk.state
-        left = desk.state.budget.rollouts
         try:
             _gepa().optimize(
                 seed_candidate=dict(desk.seed.texts),
@@ -53,13 +52,16 @@ class UpstreamGepa:
                 reflection_lm=lambda prompt: desk.reflect(_messages(prompt)).text,
                 perfect_score=course.search.objective.best,
                 reflection_minibatch_size=course.search.least_minibatch,
-                max_metric_calls=_UNBOUNDED if left is None else left,
+                # it counts repeated rollouts again; ours charges them once and ends it
+                max_metric_calls=_UNBOUNDED,
                 seed=course.search.seed,
                 logger=_Quiet(),
                 **self.options,
             )
         except BudgetSpentError as error:
             return desk.close("budget", str(error))
+        except NothingNewError as error:
+            return desk.close("rule", str(error))
         return desk.close("rule", "gepa ended by its own rules")
 
 

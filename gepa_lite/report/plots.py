@@ -83,6 +83,7 @@ def _rates(axes: Axes, look: Look) -> None:
     new = [place.index for place in places if place.breakthrough]
     axes.plot(new, [1.02] * len(new), "v", markersize=4, label="breakthrough")
     axes.set(xlabel="generation", ylabel="share", ylim=(0, 1.08))
+    axes.locator_params(axis="x", integer=True)
     axes.legend(fontsize="small")
 
 
@@ -91,6 +92,7 @@ def _entropies(axes: Axes, look: Look) -> None:
     axes.plot([place.index for place in places], [place.evenness for place in places], label="evenness (H_spatial / ln n)")
     axes.plot([place.index for place in places], [place.spread for place in places], "--", label="spread (similarity entropy / ln n)")
     axes.set(xlabel="generation", ylim=(0, 1.05))
+    axes.locator_params(axis="x", integer=True)
     axes.legend(fontsize="small")
 
 
