@@ -1,22 +1,24 @@
-"""Judge how far a reply keeps to verifiable instructions: those of IFEval (arXiv 2311.07911), each broken one in words.
+"""Judge how far a reply keeps to verifiable instructions: the 25 kinds of IFEval (arXiv 2311.07911) and the 58 of IFBench, each broken one in words.
 
-The checks are our own and need no word lists: sentences are split at ``.``, ``!`` and ``?``. IFBench's further 58 kinds are not here.
+The checks are our own. Those of IFEval need no word lists: sentences are split at ``.``, ``!`` and ``?``.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Feedback
 from gepa_lite.errors import UsageError
 
+from .ifbench import IFBENCH, Check
 from .match import FieldFeedback
 
-Check = Callable[[str, Mapping[str, Any]], bool]
+IFBENCH_STAGES: Mapping[str, str] = {"generate_response": "draft", "ensure_correct_response": "response"}
+"""Of each module of IFBench's program, the output field with its own reply."""
 
 
 def loose_variants(text: str) -> list[str]:
@@ -30,14 +32,23 @@ def loose_variants(text: str) -> list[str]:
     return [*cuts, *(cut.replace("*", "") for cut in cuts)]
 
 
-def constraints(field: str = "response", ids: str = "instruction_id_list", kwargs: str = "kwargs", *, loose: bool = True) -> FieldFeedback:
+def constraints(
+    field: str = "response",
+    ids: str = "instruction_id_list",
+    kwargs: str = "kwargs",
+    *,
+    loose: bool = True,
+    modules: Mapping[str, str] | None = None,
+) -> FieldFeedback:
     """A feedback function: the share of an example's constraints that the reply keeps, with those kept and those broken in words.
 
     Args:
         field: the output field with the reply.
-        ids: the label with the list of constraints, by IFEval's ids.
-        kwargs: the label with a dict of arguments for each.
+        ids: the label with the list of constraints, by IFEval's and IFBench's ids.
+        kwargs: the label with a dict of arguments for each; arguments that are None are left out.
         loose: accept any of ``loose_variants``.
+        modules: for each module the output field with its own reply: it is told of the constraints that this one keeps and breaks, as in GEPA's artifact, while the score is
+            ``field``'s. ``IFBENCH_STAGES`` is the table of ``IFBenchTwoStage``.
 
     Raises:
         UsageError: from the function, where a constraint is not known.
@@ -49,19 +60,32 @@ def constraints(field: str = "response", ids: str = "instruction_id_list", kwarg
     """
 
     def feedback(example: Example, output: Any) -> Feedback:
-        forms = [form for form in (loose_variants(str(output[field])) if loose else [str(output[field])]) if form.strip()]
-        kept: list[str] = []
-        broken: list[str] = []
-        for name, arguments in zip(example[ids], example[kwargs], strict=True):
-            if name not in CHECKS:
-                raise UsageError(f"constraints: {name!r} is not known; known are {', '.join(CHECKS)}.")
-            words, check = CHECKS[name]
-            told = words.format(**{key: ", ".join(value) if isinstance(value, list) else value for key, value in arguments.items()})
-            (kept if any(check(form, arguments) for form in forms) else broken).append(told)
-        text = " ".join(f"{head}: {'; '.join(some)}." for head, some in (("Broken", broken), ("Kept", kept)) if some)
-        return Feedback(len(kept) / max(1, len(kept) + len(broken)), text)
+        asked = [(name, _plain(given)) for name, given in zip(example[ids], example[kwargs], strict=True)]
+        score, text = _judge(str(output[field]), asked, loose)
+        told = {module: _judge(str(output[own]), asked, loose)[1] for module, own in (modules or {}).items()}
+        return Feedback(score, text, told)
 
     return feedback
+
+
+def _judge(reply: str, asked: Sequence[tuple[str, Mapping[str, Any]]], loose: bool) -> tuple[float, str]:
+    forms = [form for form in (loose_variants(reply) if loose else [reply]) if form.strip()]
+    kept: list[str] = []
+    broken: list[str] = []
+    for name, given in asked:
+        if name not in CHECKS:
+            raise UsageError(f"constraints: {name!r} is not known; known are {', '.join(CHECKS)}.")
+        words, check = CHECKS[name]
+        told = words.format(**{key: ", ".join(value) if isinstance(value, list) else value for key, value in given.items()})
+        (kept if any(check(form, given) for form in forms) else broken).append(told)
+    text = " ".join(f"{head}: {'; '.join(some)}." for head, some in (("Broken", broken), ("Kept", kept)) if some)
+    return len(kept) / max(1, len(kept) + len(broken)), text
+
+
+def _plain(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Arguments without those that are None; whole numbers, which some files write as 5.0, as such."""
+    kept = {key: value for key, value in (given or {}).items() if value is not None}
+    return {key: int(value) if isinstance(value, float) and value.is_integer() else value for key, value in kept.items()}
 
 
 def _relation(count: int, relation: str, bound: int) -> bool:
@@ -191,5 +215,6 @@ CHECKS: Mapping[str, tuple[str, Check]] = {
         ),
     ),
     "punctuation:no_comma": ("use no comma", lambda text, given: "," not in text),
+    **IFBENCH,
 }
 """Each constraint in words, with its arguments in braces, and its check."""
