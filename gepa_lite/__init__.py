@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gepa_lite.lm.litellm_client import LiteLLM
     from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
     from gepa_lite.program.chat import ChatModel
+    from gepa_lite.program.code import Code
     from gepa_lite.program.module import Module
     from gepa_lite.program.outputs import Outputs
     from gepa_lite.program.program import Program
@@ -62,6 +63,7 @@ _HOMES = {
     "CallableLM": "lm.callable_lm",
     "ChatModel": "program.chat",
     "Checkup": "doctor.checkup",
+    "Code": "program.code",
     "Completion": "lm.protocol",
     "Contract": "core.contract",
     "DspyProgram": "adapters.dspy.program",
@@ -132,6 +134,7 @@ __all__ = [
     "CallableLM",
     "ChatModel",
     "Checkup",
+    "Code",
     "Completion",
     "Contract",
     "DspyProgram",

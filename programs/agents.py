@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from gepa_lite.errors import UsageError
 from gepa_lite.lm.resolve import LMSpec
+from gepa_lite.program.code import Code
 from gepa_lite.program.module import Module
 from gepa_lite.program.outputs import Outputs
 from gepa_lite.program.program import Program
@@ -22,14 +23,14 @@ def extract(reply):
 class BBEHAgent(Program):
     """Answer a hard question, and take the answer out of the reply by code.
 
-    question ─► respond ─► extract(reply), in the sandbox ─► answer
+    question ─► respond ─► extract, code in the sandbox ─► answer
 
-    Source: the BBEH agent of "learning loops" (arXiv 2603.23994): a prompt and an extraction function. The code is a text of the program, not a module: pass another
-    ``code`` to try it; it must define ``extract(reply)`` and return a text.
+    Source: the BBEH agent of "learning loops" (arXiv 2603.23994): a prompt and an extraction function, both optimized. The function gets the reply and returns a text; code that fails,
+    or that the sandbox stops, is the candidate's failure, in words.
 
     Args:
         lm: the model.
-        code: Python that defines ``extract``.
+        code: Python that defines ``extract``, to start from.
         sandbox: holds the code.
 
     Raises:
@@ -45,13 +46,13 @@ class BBEHAgent(Program):
 
     def __init__(self, lm: LMSpec | None = None, *, code: str = EXTRACTION, sandbox: Sandbox | None = None) -> None:
         super().__init__(lm)
-        self.code, self.sandbox = code, sandbox or Sandbox()
-        self.sandbox.check_ready()
+        self.extract = Code("reply -> answer", code, function="extract", sandbox=sandbox)
+        self.extract.sandbox.check_ready()
 
     def forward(self, question: str) -> Outputs:
-        """Answer one question. Code that fails is the candidate's failure, in words."""
+        """Answer one question; the model's reply is kept as ``reply``."""
         reply = self.respond(question=question).reply
-        return Outputs(reply=reply, answer=str(self.sandbox.call(self.code, "extract", reply)))
+        return Outputs(reply=reply, answer=self.extract(reply=reply).answer)
 
 
 class ToolAgent(Program):

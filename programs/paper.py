@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gepa_lite.core.contract import Contract
 from gepa_lite.lm.resolve import LMSpec
 from gepa_lite.program.module import Module
 from gepa_lite.program.outputs import Outputs
@@ -35,28 +34,13 @@ class IFBenchTwoStage(Program):
         return Outputs(draft=draft, response=self.ensure_correct_response(query=query, response=draft).final_response)
 
 
-class _Untrusted(Program):
-    """The model that sees only the redacted request. Its prompt is not ours to optimize, so it is a program of its own, called by hand."""
-
-    ask = Module(
-        "request -> answer",
-        "You are a helpful assistant.",
-        max_tokens=1024,
-        contract=Contract(required=(r"\AYou are a helpful assistant\.\Z",)),
-    )
-
-    def forward(self, request: str) -> Outputs:
-        """Answer the request."""
-        return self.ask(request=request)
-
-
 class Papillon(Program):
     """Ask a strong model that must not see private data, through one that may.
 
-    user_query ─► craft_redacted_request ─► untrusted.ask ─► respond_to_query ─► response
+    user_query ─► craft_redacted_request ─► untrusted ─► respond_to_query ─► response
 
-    Source: PAPILLON (arXiv 2410.17127), as in GEPA's artifact. ``untrusted.ask`` is a module as well, so that its calls are in the ledger; its contract
-    lets no other prompt through, so a search spends its turns on it in vain (a reflection call and a re-ask, no rollouts).
+    Source: PAPILLON (arXiv 2410.17127), as in GEPA's artifact. ``untrusted`` is the model that sees only the redacted request: its calls are traced and in the ledger, and its prompt is not
+    ours to optimize.
 
     Args:
         lm: the trusted model.
@@ -82,7 +66,7 @@ class Papillon(Program):
 
     def __init__(self, lm: LMSpec | None = None, untrusted: LMSpec | None = None) -> None:
         super().__init__(lm)
-        self.untrusted = _Untrusted(untrusted)
+        self.untrusted = Module("request -> answer", "You are a helpful assistant.", max_tokens=1024, lm=untrusted, optimize=False)
 
     def forward(self, user_query: str) -> Outputs:
         """Redact, ask, answer; what left the house is kept as ``llm_request``."""

@@ -51,6 +51,7 @@ LONG_GERMAN = "Entscheide, wie dringend die Nachricht ist, und antworte mit eine
         (Contract(form="format", placeholders=("{q}",)), "Answer {q}.", "Answer {q} in {.", "form"),
         (Contract(form="template", placeholders=("$q",)), "Answer ${q} for $$5.", "Answer $q for $5.", "form"),
         (Contract(form="template", placeholders=("${q}",)), "Answer $q.", "Answer $q and $p.", "placeholder"),
+        (Contract(form="python"), "def f(x):\n    return {x}", "def f(x):\nreturn x", "form"),
         (Contract(placeholders=("$q",)), "Answer $q for US$5.", "Answer.", "placeholder"),
         (Contract(language="de"), LONG_GERMAN, "Decide how urgent the message is, and answer in one single word.", "language"),
         (Contract(language="de"), "Kurz.", "Decide how urgent the message is, and answer in one single word.", "language"),
@@ -80,7 +81,7 @@ def test_placeholders_are_found_in_the_seed_and_json_is_none() -> None:
         ({"required": [""]}, "texts that are not empty"),
         ({"frozen": [3]}, "texts that are not empty"),
         ({"language": "german"}, "two letters"),
-        ({"form": "yaml"}, "'text', 'json', 'jinja', 'format' or 'template'"),
+        ({"form": "yaml"}, "'text', 'json', 'jinja', 'format', 'template' or 'python'"),
     ],
 )
 def test_a_wrong_contract_is_refused_where_it_is_written(values: dict[str, Any], words: str) -> None:

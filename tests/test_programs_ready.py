@@ -36,7 +36,7 @@ def nothing(query: str, k: int) -> list[str]:
         (HotpotMultiHop(nothing, ANY), ["create_query_hop2", "final_answer", "summarize1", "summarize2"]),
         (HoverMultiHop(nothing, ANY), ["create_query_hop2", "create_query_hop3", "summarize1", "summarize2"]),
         (IFBenchTwoStage(ANY), ["generate_response", "ensure_correct_response"]),
-        (Papillon(ANY, ANY), ["craft_redacted_request", "respond_to_query", "untrusted.ask"]),
+        (Papillon(ANY, ANY), ["craft_redacted_request", "respond_to_query", "untrusted"]),
         (Aime(ANY), ["solve"]),
         (LiveBenchMath(ANY), ["solve"]),
         (TextToSQL(str, ANY), ["draft", "repair"]),
@@ -44,7 +44,7 @@ def nothing(query: str, k: int) -> list[str]:
         (Summarization(ANY), ["summarize"]),
         (Simplification(ANY), ["simplify"]),
         (ToolAgent({"up": str.upper}, ANY), ["step"]),
-        (BBEHAgent(ANY, sandbox=Sandbox(unconfined=True)), ["respond"]),
+        (BBEHAgent(ANY, sandbox=Sandbox(unconfined=True)), ["respond", "extract"]),
     ],
 )
 def test_modules_stand_in_the_papers_order_and_every_program_draws_its_flow(program: gl.Program, modules: list[str]) -> None:
@@ -94,9 +94,8 @@ def test_extraction_code_that_breaks_out_is_the_candidates_failure() -> None:
         return bool(output.answer == example["gold"])
 
     for code, words in (
-        ("import os\nos.fork()", "another process"),
+        ("import os\nos.fork()\ndef extract(reply): return reply", "another process"),
         ("def extract(reply): return 1 / 0", "ZeroDivisionError"),
-        ("x = 1", "no function 'extract'"),
     ):
         found = gl.evaluate(BBEHAgent(ScriptedLM("Answer: B"), code=code, sandbox=box), rows, feedback=right)
         assert (found.mean, found.missing) == (0.0, 0)
@@ -115,12 +114,6 @@ def test_the_tool_agent_tells_what_tools_raise_and_stops() -> None:
     assert out.history == ['broken("a") failed: ValueError: no', 'absent("b") failed: there is no such tool; there are broken and finish']
     with pytest.raises(UsageError):
         ToolAgent({}, lm)
-
-
-def test_a_search_can_not_rewrite_the_untrusted_models_prompt() -> None:
-    contract = Papillon(ANY, ANY).modules["untrusted.ask"].contract
-    assert contract.required
-    assert "You are a helpful assistant." in Papillon(ANY, ANY).prompts["untrusted.ask"]
 
 
 def test_hovers_set_algebra_by_stage() -> None:

@@ -43,23 +43,25 @@ class NativeProgram:
     @property
     def parts(self) -> dict[str, Part]:
         modules, models, fingerprints = self._program.modules, self._program.models, self._program.fingerprints
+        names = {path: models[path].describe().name if path in models else "" for path in modules}
         return {
             path: Part(
                 text,
                 modules[path].signature.text,
                 fingerprints[path],
                 describe_inputs_outputs(modules[path].signature),
-                models[path].describe().name,
+                names[path],
                 modules[path].contract,
                 _params(modules[path].params),
-                _frame(modules[path].signature),
+                _frame(modules[path].signature) if modules[path].calls_model else None,
             )
-            for path, text in self._program.prompts.items()
+            for path, text in self.prompts.items()
         }
 
     @property
     def prompts(self) -> dict[str, str]:
-        return self._program.prompts
+        modules = self._program.modules
+        return {path: text for path, text in self._program.prompts.items() if modules[path].optimize}
 
     @property
     def models(self) -> Mapping[str, LM]:
@@ -95,6 +97,8 @@ class NativeProgram:
         chosen = feedback or getattr(self._program, "feedback", None)
         if chosen is None:
             raise UsageError(f"no feedback: pass feedback=..., or give {name} a method feedback(self, example, output, trace).")
+        if self._program.modules and not self.prompts:
+            raise UsageError(f"{name} has no module that may be rewritten: all are declared with optimize=False.")
         if not self._program.modules:
             raise UsageError(f"{name} has no module: declare at least one, e.g. answer = gl.Module('question -> answer', '...').")
         return chosen

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import math
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +59,7 @@ class Contract:
         language: ISO 639-1 code of the language it is written in, such as ``"de"``; needs ``pip install 'gepa-lite[language]'``. Texts under 40 letters are too short to tell.
         form: ``"text"``; ``"json"``: must parse; ``"jinja"``: must parse as a Jinja2 template, with the seed's variables and no others; ``"format"`` and
             ``"template"``: likewise for ``str.format`` and ``string.Template``, so that a stray brace or dollar sign is found before it raises. Nothing is rendered.
+            ``"python"``: must parse as Python; nothing is run.
 
     Raises:
         UsageError: an argument is wrong.
@@ -170,6 +173,8 @@ class Contract:
                 json.loads(text)
             except ValueError as error:
                 return [Breach("form", f"the prompt must be valid JSON, and it is not: {error}")]
+        elif self.form == "python":
+            return _python(text)
         elif self.form in GRAMMARS and isinstance(problem := template_fields(text, self.form), str):
             return [Breach("form", f"the prompt must be a valid {GRAMMARS[self.form]}, and it is not: {problem}")]
         return []
@@ -262,6 +267,18 @@ def _length(tokens: int, most: int | None, what: str) -> list[Breach]:
         return []
     verb = "have" if what.endswith("together") else "has"
     return [Breach("length", f"{what} {verb} about {tokens:,} tokens; at most {most:,} are allowed")]
+
+
+def _python(text: str) -> list[Breach]:
+    try:
+        with warnings.catch_warnings():  # of code that is not ours, e.g. of an escape that is none
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        why = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
+        return [Breach("form", f"the text must be valid Python, and it is not: {why}{line}")]
+    return []
 
 
 def _lost(span: str) -> str:

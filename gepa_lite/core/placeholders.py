@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal
 
-Form = Literal["text", "json", "jinja", "format", "template"]
-FORMS: tuple[Form, ...] = ("text", "json", "jinja", "format", "template")
+Form = Literal["text", "json", "jinja", "format", "template", "python"]
+FORMS: tuple[Form, ...] = ("text", "json", "jinja", "format", "template", "python")
 
 GRAMMARS: dict[str, str] = {"jinja": "Jinja2 template", "format": "text for str.format", "template": "text for string.Template"}
 """The forms with a grammar of their own, in words."""

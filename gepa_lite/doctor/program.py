@@ -37,7 +37,8 @@ def check_samples(rollouts: Sequence[Rollout]) -> Diagnosis:
 
 def check_prompts(bench: Bench, examples: Sequence[Example]) -> Iterator[Diagnosis]:
     """Whether a mark put into each module's text stands in the messages that are sent. One rollout, a second where modules did not run."""
-    prompts = bench.spec.program.prompts
+    # code goes to no model
+    prompts = {path: part.text for path, part in bench.spec.program.parts.items() if part.contract.form != "python"}
     left = {path: f"(mark {content_hash(['check', path])[:10]})" for path in prompts}
     reached: list[str] = []
     lost: list[str] = []

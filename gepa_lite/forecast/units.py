@@ -122,7 +122,7 @@ def _tokens_per_estimate(rollouts: Sequence[Rollout]) -> float:
 
 def _growth(spec: RunSpec, rollouts: Sequence[Rollout]) -> tuple[Cost, Cost, Cost]:
     """What longer prompts add to a rollout, in input tokens of each call of a module that may be rewritten."""
-    calls = [call for rollout in rollouts for call in rollout.trace.calls if call.module in spec.program.parts]
+    calls = [call for rollout in rollouts for call in rollout.trace.calls if call.messages and call.module in spec.program.parts]
     models = spec.program.models
     grown = []
     for added in _GROWN[spec.search.proposer]:

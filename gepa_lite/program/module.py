@@ -36,10 +36,14 @@ class Module:
         retries: 1 allows a second, recorded and counted call after a reply that can't be parsed; 0 allows none.
         lm: a model for this module alone; None takes the program's.
         contract: what every rewritten instruction must keep to; without one its placeholders and a length.
+        optimize: False for a module whose instruction stays as it is: its calls are traced and in the ledger, and no proposal is spent on it.
 
     Raises:
         UsageError: the signature does not parse, or an argument is out of range.
     """
+
+    calls_model = True
+    """Whether it needs a model."""
 
     def __init__(  # noqa: PLR0913, a declaration reads best with its options by name
         self,
@@ -54,6 +58,7 @@ class Module:
         retries: int = 1,
         lm: LMSpec | None = None,
         contract: Contract | None = None,
+        optimize: bool = True,
     ) -> None:
         self.declared: Module = self
         """The module that a class declares; each of its instances has a copy of its own."""
@@ -71,6 +76,17 @@ class Module:
             raise UsageError(f"Module({self.signature.text!r}, contract={contract!r}): a gl.Contract(...) is needed.")
         self.lm = lm
         self.contract = contract or Contract()
+        self.optimize = optimize
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what its text must fit."""
+        return self.signature.fingerprint
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What else fixes its behaviour, beside signature, sampling, text and model; empty for a plain module."""
+        return ()
 
     def copied(self) -> Module:
         """The same declaration for another program instance."""

@@ -19,6 +19,7 @@ from gepa_lite.errors import RunError, UsageError
 from gepa_lite.lm.protocol import LM
 from gepa_lite.lm.resolve import LMSpec, open_lm
 from gepa_lite.program.bridge import in_thread, run_coroutine
+from gepa_lite.program.code import NoModel
 from gepa_lite.program.module import Module
 from gepa_lite.program.optimizable import Execution
 from gepa_lite.program.recorder import Binding, CallModel, Recorder, activate, active_recorder, deactivate, way_out
@@ -33,6 +34,11 @@ class _Slot:
     module: Module
     text: str
     lm: LMSpec | None
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The text where it is no candidate's, and so a part of the program."""
+        return () if self.module.optimize else (self.text,)
 
 
 class Program:
@@ -137,7 +143,7 @@ class Program:
         """
         for path in self._lms:
             self._require(path, "lms")
-        return {path: self._model(path, slot) for path, slot in self._slots().items()}
+        return {path: self._model(path, slot) for path, slot in self._slots().items() if slot.module.calls_model}
 
     def with_prompts(self, prompts: Mapping[str, str]) -> Self:
         """A program with these texts in place of its own; this one is unchanged.
@@ -175,13 +181,14 @@ class Program:
             UsageError: the bundle's modules or signatures are not this program's; the message names the difference.
         """
         bundle = load_prompts(path)
-        bundle.check_modules(self.fingerprints)
+        modules = self.modules
+        bundle.check_modules({path: found for path, found in self.fingerprints.items() if modules[path].optimize})
         return self.with_prompts(bundle)
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """The signature's fingerprint of each module: names, types and direction of its fields."""
-        return {path: slot.module.signature.fingerprint for path, slot in self._slots().items()}
+        """The signature's fingerprint of each module: names, types and direction of its fields; of code also the function's name."""
+        return {path: slot.module.fingerprint for path, slot in self._slots().items()}
 
     @property
     def fingerprint(self) -> str:
@@ -190,7 +197,8 @@ class Program:
         ``feedback`` is left out, since a run fingerprints it by itself.
         """
         modules = {
-            path: [slot.module.signature.fingerprint, slot.module.params, slot.module.retries] for path, slot in self._slots().items()
+            path: [slot.module.signature.fingerprint, slot.module.params, slot.module.retries, *slot.module.identity, *slot.fixed]
+            for path, slot in self._slots().items()
         }
         return content_hash(
             {"modules": modules, "code": sorted({type(part).__qualname__: _code(type(part)) for part in _parts(self)}.items())}
@@ -252,6 +260,8 @@ class Program:
         return bindings[id(module)]
 
     def _model(self, path: str, slot: _Slot) -> LM:
+        if not slot.module.calls_model:
+            return NoModel()
         spec = self._lms.get(path) or slot.lm or self._lm
         if spec is None:
             raise UsageError(f"the module {path!r} has no model: pass one, e.g. {type(self).__name__}(lm='openai/gpt-4.1-mini').")

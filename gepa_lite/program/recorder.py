@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from gepa_lite.core.call import Call, Trace
-from gepa_lite.core.ids import content_hash
-from gepa_lite.errors import ModelError, OutputError, RunError, UsageError
+from gepa_lite.core.ids import content_hash, jsonable
+from gepa_lite.errors import ModelError, OutputError, RolloutError, RunError, UsageError
 from gepa_lite.lm.protocol import LM, Completion, Params, Request
 from gepa_lite.program.outputs import Outputs
 from gepa_lite.program.parse import parse_reply, retry_messages
@@ -97,6 +98,31 @@ class Recorder:
                 self._record(binding, values, request, completion, seconds, retry=attempt > 0, outputs=outputs)
                 return Outputs(**outputs)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def run_code(self, module: Module, inputs: Mapping[str, Any], work: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]) -> Outputs:
+        """Run a module that calls no model and record it: ``work`` makes its outputs from its text and its inputs.
+
+        Raises:
+            RolloutError: what ``work`` raised; it is in the trace.
+        """
+        binding = self._bind(module)
+        values = module.signature.inputs_of(inputs)
+        started = time.perf_counter()
+        call = Call(binding.path, dict(values), ())
+        try:
+            outputs = work(binding.text, values)
+        except RolloutError as error:
+            call = replace(call, error=str(error), error_kind=error.kind)
+            raise
+        except RunError as error:
+            self.stop = self.stop or error
+            raise
+        else:
+            call = replace(call, reply=json.dumps(jsonable(outputs), ensure_ascii=False), outputs=outputs)
+            return Outputs(**outputs)
+        finally:
+            with self._lock:
+                self._calls.append(replace(call, seconds=time.perf_counter() - started))
 
     def _complete(self, binding: Binding, values: Mapping[str, Any], request: Request, *, retry: bool) -> tuple[Completion, float]:
         started = time.perf_counter()

@@ -15,6 +15,7 @@ from gepa_lite.core.call import Call, Message
 from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.finding import Finding
 from gepa_lite.core.ids import jsonable
+from gepa_lite.core.placeholders import Form
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.core.seeds import stream
 from gepa_lite.errors import UsageError
@@ -63,12 +64,13 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is rewritten: a module of the program, its signature in words, its current text, and what the program is for."""
+    """What is rewritten: a module of the program, its signature in words, its current text, what the program is for, and whether the text is code (``"python"``)."""
 
     module: str
     signature: str
     prompt: str
     purpose: str
+    form: Form = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Template:
 
     Attributes:
         file: ``"reflect.j2"`` or ``"edit.j2"``.
-        text: a Jinja2 text in its place, or None. It gets ``module``, ``signature``, ``prompt``, ``purpose`` and ``lessons``.
+        text: a Jinja2 text in its place, or None. It gets ``module``, ``signature``, ``prompt``, ``purpose``, ``form`` and ``lessons``.
         values: what the file needs beside these.
     """
 
@@ -254,6 +256,7 @@ def _render(template: Template, subject: Subject, lessons: Sequence[Lesson]) -> 
         "signature": subject.signature,
         "prompt": subject.prompt,
         "purpose": subject.purpose,
+        "form": subject.form,
         "lessons": lessons,
     }
     if template.text is None:
@@ -262,6 +265,6 @@ def _render(template: Template, subject: Subject, lessons: Sequence[Lesson]) -> 
         return _compiled(template.text).render(values).strip()
     except TemplateError as error:
         raise UsageError(
-            f"Search(reflection_template=...) does not render: {error}. It may use module, signature, prompt, purpose and lessons "
+            f"Search(reflection_template=...) does not render: {error}. It may use module, signature, prompt, purpose, form and lessons "
             f"(each with inputs, outputs, reply, error, feedback, score, context)."
         ) from None

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from gepa_lite.core.budget import Spend
 from gepa_lite.core.call import Message
 from gepa_lite.core.finding import Finding
+from gepa_lite.core.placeholders import Form
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import ModelError
 from gepa_lite.lm.protocol import Completion
 from gepa_lite.search.edit import apply_edits, read_edits
 from gepa_lite.search.gate import in_words
+from gepa_lite.search.mixing import ProposerName
 from gepa_lite.search.plan import Slot
 from gepa_lite.search.ports import Ports, ProgramFacts
 from gepa_lite.search.reflect import Subject, Template, lessons_of, once_more, reflection_prompt
@@ -81,7 +83,17 @@ class Task:
     @property
     def subject(self) -> Subject:
         """What the reflection model is told of the module."""
-        return Subject(self.module, self.facts.signatures[self.module], self.before, self.facts.purpose)
+        return Subject(self.module, self.facts.signatures[self.module], self.before, self.facts.purpose, self.form)
+
+    @property
+    def form(self) -> Form:
+        """What the module's text is."""
+        return self.facts.gate.contracts.of(self.module).form
+
+    @property
+    def proposer(self) -> ProposerName:
+        """How the text is rewritten: code as a whole always, since edits take no care of its indents."""
+        return "rewrite" if self.form == "python" else self.slot.proposer
 
     @property
     def before(self) -> str:
@@ -102,7 +114,7 @@ class Task:
         Raises:
             UnusableReply: it holds none, or the parent's.
         """
-        if self.slot.proposer == "edit":
+        if self.proposer == "edit":
             text = apply_edits(self.before, read_edits(reply.text, reply.finish_reason), self.search.edit_words)
         else:
             text = extract_prompt(reply.text, reply.finish_reason)
@@ -145,7 +157,7 @@ def _rewrite_one(task: Task, messages: tuple[Message, ...], done: Rewriting) -> 
         found = task.check(text)
         done = replace(done, findings=(*done.findings, *found))
         if blocking := [finding for finding in found if finding.blocks]:
-            reply = task.ask(once_more(task.subject, task.slot.proposer, text, blocking, task.search.edit_words), _ONCE_MORE)
+            reply = task.ask(once_more(task.subject, task.proposer, text, blocking, task.search.edit_words), _ONCE_MORE)
             done = replace(done, spend=done.spend + Spend(reflection=reply.usage))
             text = task.read(reply)
             found = [replace(finding, attempt=1) for finding in task.check(text)]
@@ -170,7 +182,7 @@ def _code(blocking: Sequence[Finding]) -> str:
 
 def _template(task: Task, state: RunState) -> Template:
     slot, module = task.slot, task.module
-    if slot.proposer == "rewrite":
+    if task.proposer == "rewrite":
         return Template("reflect.j2", task.search.reflection_template)
     rejected = []
     for proposal in reversed(state.proposals):
