@@ -16,7 +16,7 @@ DEFAULT_USD = 2.0
 def default_budget(spec: RunSpec) -> Budget:
     """Rollouts for the seed's validation, 20 proposals of which 6 are accepted, and the test set twice; 2 USD where a model has a price above zero."""
     validation = len(spec.validation) + len(spec.pins)
-    proposals = DEFAULT_PROPOSALS * 2 * min(spec.search.least_minibatch, len(spec.train))
+    proposals = spec.minibatch_rollouts(DEFAULT_PROPOSALS)
     rollouts = spec.search.repeats * (validation + proposals + DEFAULT_ACCEPTED * validation) + spec.rollouts_after
     rollouts = max(rollouts, spec.least_rollouts())
     return Budget(rollouts=rollouts, usd=DEFAULT_USD if costs_dollars(spec) else None)

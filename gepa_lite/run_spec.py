@@ -107,9 +107,12 @@ class RunSpec:
 
     def least_rollouts(self) -> int:
         """Rollouts of the smallest run that can do anything: the seed's validation, one accepted step, and what is kept for after the search."""
-        minibatch = min(self.search.least_minibatch, len(self.train))
         scored = len(self.validation) + len(self.pins)
-        return self.search.repeats * (2 * scored + 2 * minibatch * self.search.fan) + self.rollouts_after
+        return self.search.repeats * (2 * scored + self.minibatch_rollouts(self.search.fan)) + self.rollouts_after
+
+    def minibatch_rollouts(self, proposals: int) -> int:
+        """Rollouts on minibatches, by parent and child, of the first so many proposals."""
+        return sum(2 * min(size, len(self.train)) for size in self.search.minibatch_sizes(proposals))
 
     @property
     def rollouts_after(self) -> int:

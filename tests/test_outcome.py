@@ -288,7 +288,7 @@ def test_pins_that_can_not_be_held_are_refused() -> None:
     refused("no example has the id", ["nobody"])
     refused("and other labels", [{**rows(16, 2)[0], "urgency": "other"}])
     refused("lacks the program's input", [{"text": "x"}])
-    with pytest.raises(UsageError, match="a list is needed"):
+    with pytest.raises(UsageError, match="a list of examples"):
         gl.Search(pins="abc")  # type: ignore[arg-type]
 
 

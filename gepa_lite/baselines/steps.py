@@ -62,7 +62,7 @@ def run_steps(trail: Trail, course: Course, take: TakeStep, most: int, extra: in
 def rewritten(parent: Member, state: RunState, course: Course, step: int, template: str) -> Proposed:
     """A proposal that rewrites every module of a candidate without looking at any rollout."""
     slot = blank_slot(parent, state, course.search, course.ports.models, step)
-    search = replace(course.search, reflection_template=template)
+    search = replace(course.search, reflection_template=template, proposer="rewrite")
     written = rewrite(slot, slot.rotation, (), state, search, course.facts, course.ports)
     whole = bool(written.texts)
     status: ProposalStatus = "void" if written.void else "accepted" if whole else "rejected"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
+from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError, meta
 from jinja2 import Template as JinjaTemplate
 
 from gepa_lite.core.call import Call, Message
@@ -37,6 +38,12 @@ class ReflectionLimits:
     examples: int = 8
     value_chars: int = 2_000
     tokens: int = 12_000
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UsageError(f"ReflectionLimits({item.name}={value!r}): a whole number of at least 1 is needed.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +249,22 @@ def template_sources() -> list[str]:
     environment = _environment()
     assert environment.loader is not None
     return [environment.loader.get_source(environment, name)[0] for name in environment.list_templates(extensions=["j2"])]
+
+
+_TOLD = ("module", "signature", "prompt", "purpose", "form", "lessons")
+"""What a template of the user's is told."""
+
+
+def template_problem(text: str) -> str | None:
+    """Why a template of the user's can't be rendered, as far as that shows without a rollout, or None."""
+    environment = _environment()
+    if not text.strip():
+        return "it is empty"
+    try:
+        unknown = meta.find_undeclared_variables(environment.parse(text)) - {*_TOLD, *environment.globals}
+    except TemplateError as error:
+        return str(error)
+    return f"it uses {sorted(unknown)[0]!r}, which it does not get" if unknown else None
 
 
 @lru_cache(maxsize=8)

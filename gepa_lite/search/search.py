@@ -3,49 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from gepa_lite.core.feedback import Objective
 from gepa_lite.core.ids import content_hash, jsonable, text_hash
 from gepa_lite.errors import UsageError
-from gepa_lite.guard.options import MODES, Guard
+from gepa_lite.guard.options import Guard
 from gepa_lite.search.accept import ACCEPTANCE, Acceptance
-from gepa_lite.search.minibatch import Schedule
-from gepa_lite.search.reflect import ReflectionLimits
+from gepa_lite.search.checks import CHECKS, check_fields, check_names
+from gepa_lite.search.minibatch import Schedule, size_at
+from gepa_lite.search.reflect import ReflectionLimits, template_problem
 from gepa_lite.search.select import SELECTORS, Selector
 from gepa_lite.search.stop_rules import StopRule
-
-_NAMES: Mapping[str, Collection[str]] = {
-    "selector": SELECTORS,
-    "frontier": ("example", "objective", "hybrid", "product"),
-    "accept": ACCEPTANCE,
-    "merge": ("none", "paper", "complementary"),
-    "modules": ("round_robin", "all", "blame"),
-    "sampling": ("epoch", "hard"),
-    "validation": ("full", "staged"),
-    "proposer": ("rewrite", "edit"),
-    "mixing": ("weights", "bandit"),
-    "horizon": ("adaptive", "episode"),
-    "prefer": ("score", "short"),
-    "guard": MODES,
-}
-_COUNTS = (
-    "fan",
-    "window",
-    "repeats",
-    "merge_attempts",
-    "merge_give_up",
-    "validation_block",
-    "edit_words",
-    "reflection_tokens",
-    "max_prompt_tokens",
-    "milestones",
-)
-OBJECTIVES = ("prompt_tokens",)
-"""Objectives that are known without a feedback function: see ``Search.objectives``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,56 +111,34 @@ class Search:
     require: Literal["improved"] | None = None
     milestones: int = 5
 
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        """Refuse an unknown rule by name, before Python's own error would."""
+        check_names(cls, options)
+        return object.__new__(cls)
+
     def __post_init__(self) -> None:
+        # frozen: shorthands, and lists as TOML and JSON give them, are spelled out once, here
         if isinstance(self.merge, bool):
-            # frozen: the shorthand is spelled out once, here
             object.__setattr__(self, "merge", "complementary" if self.merge else "none")
-        if not isinstance(self.objective, Objective):
-            raise UsageError(f"Search(objective={self.objective!r}): a gl.Objective(direction=, range=) is needed.")
         if not isinstance(self.stop, (tuple, list)):
             object.__setattr__(self, "stop", (self.stop,))
-        for name in _COUNTS:
-            _check_count(name, getattr(self, name), 1)
-        _check_count("plateau", self.plateau, 0)
-        _check_count("shorten", self.shorten, 0)
-        self._check_minibatch()
-        self._check_outcome()
-        for name, known in _NAMES.items():
+        if isinstance(self.minibatch, list):
+            object.__setattr__(self, "minibatch", tuple(tuple(part) if isinstance(part, list) else part for part in self.minibatch))
+        for name in ("stop", "objectives", "pins"):
             value = getattr(self, name)
-            if isinstance(value, str) and value not in known:
-                raise UsageError(f"Search({name}={value!r}): one of {', '.join(map(repr, sorted(known)))} is needed.")
-        if not isinstance(self.horizon, str):
-            _check_count("horizon", self.horizon, 0)
-        if not 0 <= self.validation_bound < 1:
-            raise UsageError(f"Search(validation_bound={self.validation_bound!r}): a probability below 1 is needed.")
-
-    def _check_minibatch(self) -> None:
-        if isinstance(self.minibatch, int):
-            _check_count("minibatch", self.minibatch, 1)
-            return
-        # TOML and JSON give lists
-        object.__setattr__(self, "minibatch", tuple((int(start), int(size)) for start, size in self.minibatch))
-        starts = [start for start, _ in self.minibatch]
-        if not starts or starts[0] != 0 or sorted(set(starts)) != starts or any(size < 1 for _, size in self.minibatch):
-            raise UsageError(
-                f"Search(minibatch={self.minibatch!r}): pairs (from proposal, size) are needed, the first from 0, in rising order."
-            )
-
-    def _check_outcome(self) -> None:
-        for name in ("objectives", "pins"):
-            value = getattr(self, name)
-            if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
-                raise UsageError(f"Search({name}={value!r:.80}): a list is needed.")
-            object.__setattr__(self, name, tuple(value))
-        for objective in self.objectives:
-            if objective not in OBJECTIVES:
-                raise UsageError(
-                    f"Search(objectives={self.objectives!r}): {objective!r} is not known; there is 'prompt_tokens'. Objectives of your own come with Feedback(objectives={{...}})."
-                )
+            if isinstance(value, Iterable) and not isinstance(value, (str, Mapping)):
+                object.__setattr__(self, name, tuple(value))
+        check_fields(self, CHECKS)
         if self.objectives and self.frontier == "example":
             raise UsageError(f"Search(objectives={self.objectives!r}) has no effect on frontier='example': add frontier='hybrid'.")
-        if self.require not in (None, "improved"):
-            raise UsageError(f"Search(require={self.require!r}): 'improved' or None is needed.")
+        if self.reflection_template is not None:
+            self._check_template(self.reflection_template)
+
+    def _check_template(self, text: str) -> None:
+        if problem := template_problem(text):
+            raise UsageError(f"Search(reflection_template=...): {problem}. It may use module, signature, prompt, purpose, form and lessons.")
+        if self.proposer == "edit" and not self.plateau:
+            raise UsageError("Search(reflection_template=...) has no effect on proposer='edit': take one of them out.")
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -198,11 +147,7 @@ class Search:
         Raises:
             UsageError: an unknown rule.
         """
-        known = {item.name for item in dataclasses.fields(cls)}
-        for name in changes:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                raise UsageError(f"Search has no rule {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        check_names(cls, changes)
         paper: dict[str, Any] = {"fan": 1, "selector": "pareto", "modules": "round_robin", "validation": "full", "merge": "none"}
         return cls(**{**paper, **changes})
 
@@ -210,6 +155,10 @@ class Search:
     def least_minibatch(self) -> int:
         """The smallest size that the schedule has."""
         return self.minibatch if isinstance(self.minibatch, int) else min(size for _, size in self.minibatch)
+
+    def minibatch_sizes(self, proposals: int) -> list[int]:
+        """The size of each of the first proposals."""
+        return [size_at(self.minibatch, index)[0] for index in range(proposals)]
 
     @property
     def parent_selector(self) -> Selector:
@@ -242,8 +191,3 @@ class Search:
 
 def _named(rule: object) -> dict[str, Any]:
     return {"rule": type(rule).__name__, "settings": jsonable(rule)}
-
-
-def _check_count(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"Search({name}={value!r}): a whole number of at least {least} is needed.")

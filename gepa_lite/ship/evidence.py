@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gepa_lite.core.feedback import Objective
 from gepa_lite.errors import UsageError
-from gepa_lite.search.search import OBJECTIVES
+from gepa_lite.search.checks import OBJECTIVES
 from gepa_lite.search.state import Member, RunState
 from gepa_lite.search.verdict import Comparison, compare, mean_interval
 
