@@ -136,7 +136,9 @@ class Search:
 
     def _check_template(self, text: str) -> None:
         if problem := template_problem(text):
-            raise UsageError(f"Search(reflection_template=...): {problem}. It may use module, signature, prompt, purpose, form and lessons.")
+            raise UsageError(
+                f"Search(reflection_template=...): {problem}. It may use module, signature, prompt, purpose, form and lessons."
+            )
         if self.proposer == "edit" and not self.plateau:
             raise UsageError("Search(reflection_template=...) has no effect on proposer='edit': take one of them out.")
 
