@@ -29,9 +29,10 @@ def _constant(one: Any, other: Any) -> bool:
 
     if not isinstance(one, sympy.Expr) or not isinstance(other, sympy.Expr):
         return False
-    x = sympy.Symbol("x")
+    # by name: the parser's symbols carry assumptions
+    x = next((symbol for symbol in one.free_symbols if symbol.name == "x"), None)
     # what else stands in an integral is its constant; a right "answer" without x is none (one label of the set reads "Aborted")
-    return x in one.free_symbols and bool(sympy.simplify(sympy.diff(one - other, x)) == 0)
+    return x is not None and bool(sympy.simplify(sympy.diff(one - other, x)) == 0)
 
 
 def main() -> None:

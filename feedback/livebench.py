@@ -106,7 +106,7 @@ def _choice(reply: str, gold: str, question: str) -> Feedback:
         "in a <solution> tag": bool(tagged) and _letter(tagged[-1]) == gold,
         "four times in a row": bool(runs) and runs[-1] == gold,
         "boxed": inside is not None and _letter(inside) == gold,
-        "by its value at the end": bool(value) and _bare(last).endswith(value),
+        "by its value at the end": _ends_with(_bare(last), value),
         "on the last line": _letter(last) == gold,
     }
     found = [way for way, holds in ways.items() if holds]
@@ -129,6 +129,11 @@ def _value(question: str, letter: str) -> str:
     """The text of an option in a question, bare."""
     found = re.search(rf"\(\s*{letter}\s*\)\s*\}}?(.*?)(?:\\qquad|\\quad|\(\s*[A-Z]\s*\)|\$\s|\$$|\n|$)", question)
     return _bare(found.group(1)) if found else ""
+
+
+def _ends_with(text: str, value: str) -> bool:
+    """Whether a value is the end, and no part of a longer number."""
+    return bool(value) and text.endswith(value) and not re.search(r"[\d^/-]$", text.removesuffix(value))
 
 
 def _bare(text: str) -> str:

@@ -33,6 +33,7 @@ def row(task: str, subtask: str, answer: str, question: str = AMC) -> gl.Example
         ("CCCC was my first guess, now DDDDD", 0, "It gives D"),
         (r"so $\boxed{\textbf{(C)}}$ holds", 1, "boxed"),
         (r"The value is $3 \sqrt{2}$.", 1, "by its value at the end"),
+        ("The value is 13\\sqrt{2}", 0, "Wrong"),
         ("Let me think.\nAnswer: (C)", 1, "on the last line"),
         ("<think>CCCCC</think> no idea", 0, "no letter in the form"),
         ("It may be C or D", 0, "the right option is C"),
