@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gepa_lite.guard.options import Guard
     from gepa_lite.insight.advice import Advice
     from gepa_lite.insight.measures import Measures, measures
+    from gepa_lite.insight.transitions import TransitionRecord, transitions
     from gepa_lite.lm.callable_lm import CallableLM
     from gepa_lite.lm.litellm_client import LiteLLM
     from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
@@ -98,6 +99,7 @@ _HOMES = {
     "Signature": "program.signature",
     "Splits": "splitting",
     "Trace": "core.call",
+    "TransitionRecord": "insight.transitions",
     "UnfaithfulExportError": "exports.verify",
     "Usage": "core.call",
     "UsageError": "errors",
@@ -121,6 +123,7 @@ _HOMES = {
     "report_html": "report.html",
     "report_markdown": "report.markdown",
     "split": "splitting",
+    "transitions": "insight.transitions",
     "use_prompts": "prompting",
     "wrap": "adapters.function.wrapped",
 }
@@ -168,6 +171,7 @@ __all__ = [
     "Signature",
     "Splits",
     "Trace",
+    "TransitionRecord",
     "UnfaithfulExportError",
     "Usage",
     "UsageError",
@@ -191,6 +195,7 @@ __all__ = [
     "report_html",
     "report_markdown",
     "split",
+    "transitions",
     "use_prompts",
     "wrap",
 ]

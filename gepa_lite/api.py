@@ -41,8 +41,8 @@ from gepa_lite.store.schema import FILE_NAME
 
 P = TypeVar("P")
 
-ReflectionSpec = LMSpec | Mapping[str, float]
-"""A model, or several by name with their weights."""
+ReflectionSpec = LMSpec | Mapping[Any, float]
+"""A model, or several, by name or as objects, with their weights."""
 
 
 def optimize(
@@ -358,4 +358,10 @@ def _reflectors(program: Optimizable, spec: ReflectionSpec | None) -> dict[str, 
         raise UsageError(
             f"reflection_lm={dict(spec)!r}: model names with positive weights are needed, e.g. {{'openai/gpt-5': 0.3, 'openai/gpt-4.1-mini': 0.7}}."
         )
-    return {name: (program.open(name), float(weight)) for name, weight in weights.items()}
+    opened = [(program.open(given), float(weight)) for given, weight in weights.items()]
+    reflectors = {lm.describe().name: (lm, weight) for lm, weight in opened}
+    if len(reflectors) < len(opened):
+        raise UsageError(
+            f"reflection_lm mixes two models of one name, among {sorted(lm.describe().name for lm, _ in opened)}: give each a name of its own."
+        )
+    return reflectors

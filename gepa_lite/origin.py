@@ -62,7 +62,9 @@ def python_origin(
         "lm": _named(values.get("_lm")),
         "prompts": dict(values.get("_texts") or {}),
         "feedback": None if feedback is None else address_of(feedback),
-        "reflection_lm": dict(reflection_lm) if isinstance(reflection_lm, Mapping) else _named(reflection_lm),
+        "reflection_lm": {str(key): weight for key, weight in reflection_lm.items()}
+        if isinstance(reflection_lm, Mapping)
+        else _named(reflection_lm),
         "search": search_table(search),
         "workers": workers,
         "obstacle": _obstacle(program, feedback, reflection_lm, search),
@@ -157,8 +159,9 @@ def _obstacle(
         return f"the program has attributes of its own ({', '.join(settings)}), which are not kept"
     if values.get("_lms"):
         return "single modules have models of their own (lms=...)"
-    for what, lm in (("the model", values.get("_lm")), ("the reflection model", reflection_lm)):
-        if lm is not None and not isinstance(lm, (str, Mapping)):
+    reflectors = list(reflection_lm) if isinstance(reflection_lm, Mapping) else [reflection_lm]
+    for what, lm in (("the model", values.get("_lm")), *(("the reflection model", lm) for lm in reflectors)):
+        if lm is not None and not isinstance(lm, str):
             return f"{what} was given as an object ({type(lm).__name__}), not by name"
     if feedback is not None and address_of(feedback) is None:
         return "the feedback function can't be imported from a module by its name"

@@ -23,6 +23,7 @@ from gepa_lite.engine import Engine
 from gepa_lite.errors import BudgetSpentError, RunError
 from gepa_lite.executors.daemons import DaemonThreads
 from gepa_lite.executors.workers import Workers
+from gepa_lite.lm.client import call_key
 from gepa_lite.lm.protocol import Completion, Params, Request
 from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import Judge
@@ -214,10 +215,10 @@ class Session:
     def reflect(self, messages: tuple[Message, ...], *, model: str, address: tuple[int, ...]) -> Completion:
         """See ``search.ports.Ports``."""
         params = Params(max_tokens=self._search.reflection_tokens, temperature=self._search.reflection_temperature)
-        request = Request(messages, params)
-        return self._engine.client.call(
-            self.spec.reflectors[model][0], request, role="reflection", sample=0, address=("reflection", *address)
-        )
+        request, lm = Request(messages, params), self.spec.reflectors[model][0]
+        place: tuple[int | str, ...] = ("reflection", *address)
+        self.store.note_reflection(address, model, call_key(lm, request, 0, place), messages)
+        return self._engine.client.call(lm, request, role="reflection", sample=0, address=place)
 
     def gather(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """See ``search.ports.Ports``."""

@@ -1,4 +1,4 @@
-"""``gepa-lite export`` and ``gepa-lite import``: shipped prompts in another tool's form, and back."""
+"""``gepa-lite export`` and ``gepa-lite import``: shipped prompts in another tool's form, and back; and a run as training data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,23 @@ from gepa_lite.cli.options import Json
 if TYPE_CHECKING:
     from gepa_lite.ship.result import Result
 
+_ROWS = ("transitions", "sft", "preferences", "kto")
+"""Forms of a run's course; the others are of its prompts."""
+
 
 def export(  # noqa: PLR0913 - a command has as many parameters as options
     source: Annotated[
         str, typer.Argument(metavar="RUN|BUNDLE", help="A run's name or folder, a *.prompts.json file, or a registry's folder.")
     ],
     *,
-    form: Annotated[str, typer.Option("--format", metavar="NAME", help="dspy, langchain, markdown, messages, mlflow or py.")],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="dspy, langchain, markdown, messages, mlflow or py; of a RUN also transitions, sft, preferences or kto.",
+        ),
+    ],
     to: Annotated[str, typer.Option(metavar="PATH", help="The file or folder to write; for mlflow its tracking URI.")],
     program: Annotated[
         str | None, typer.Option(metavar="MODULE:NAME", help="The program that will use the prompts; a run has its own.")
@@ -36,6 +46,8 @@ def export(  # noqa: PLR0913 - a command has as many parameters as options
 
     What was written is read back by the tool that it is for. On recorded examples its messages, and those of the program with the prompts that came back, its calls answered by recorded replies, must be
     byte-equal to those inside; a difference is shown and nothing is written. See docs/export.md.
+
+    The forms transitions, sft, preferences and kto write the course of a RUN as JSON lines, to train a model that rewrites prompts; they are read from its file alone. See docs/trajectories.md.
     """
     from gepa_lite.bundle import load_prompts
     from gepa_lite.cli.output import answer, answer_json, only_the_answer
@@ -43,6 +55,10 @@ def export(  # noqa: PLR0913 - a command has as many parameters as options
     from gepa_lite.exports.exporting import export as write
     from gepa_lite.store.folders import find_run
 
+    if form in _ROWS:
+        given = {"--program": program, "--run": run, "--verify": verify, "--live": live or None, "--feedback": feedback}
+        _write_rows(source, form, to, [name for name, value in given.items() if value is not None], as_json)
+        return
     import_from([Path.cwd()])
     made = None if program is None else load_program(program, None)
     judge = None if feedback is None else load_target(feedback, "feedback")
@@ -66,6 +82,31 @@ def import_folder(
 
     edited = import_prompts(folder, bundle).data.get("edited", [])
     answer(f"{bundle}: {f'edited by hand: {chr(44).join(edited)}; its scores are of the texts before' if edited else 'as it was exported'}")
+
+
+def _write_rows(run: str, form: str, to: str, strangers: list[str], as_json: bool) -> None:
+    """The course of a run as JSON lines; ``strangers`` are options that have no meaning here."""
+    import json
+    from collections import Counter
+
+    from gepa_lite.cli.output import answer, answer_json
+    from gepa_lite.errors import UsageError
+    from gepa_lite.insight.training_rows import training_rows
+    from gepa_lite.insight.transitions import transitions
+    from gepa_lite.ship.atomic import write_atomically
+
+    if strangers:
+        raise UsageError(f"--format {form} takes no {', '.join(strangers)}: it reads the run's file alone.")
+    records = transitions(run)
+    rows = [json.dumps(row, ensure_ascii=False) for row in training_rows(records, form)]
+    write_atomically(Path(to), "".join(f"{row}\n" for row in rows))
+    labels, dropped = Counter(record.label or "unmeasured" for record in records), Counter(r.dropped for r in records if r.dropped)
+    if as_json:
+        answer_json({"path": to, "rows": len(rows), "records": len(records), "labels": labels, "dropped": dropped})
+        return
+    counts = ", ".join(f"{count} {name}" for name, count in labels.most_common())
+    marks = "".join(f", {count} {name}" for name, count in dropped.most_common())
+    answer(f"{to}: {len(rows)} rows of {len(records)} records ({counts}{'; marked' + marks[1:] if marks else ''})")
 
 
 def _is_bundle(source: str) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from gepa_lite.core.call import Message
 from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Rollout
-from gepa_lite.store.codec import EXAMPLE, ROLLOUT
+from gepa_lite.lm.protocol import Completion
+from gepa_lite.store.codec import COMPLETION, EXAMPLE, ROLLOUT
 from gepa_lite.store.folders import find_run
-from gepa_lite.store.json_text import decode_value
+from gepa_lite.store.json_text import decode_value, to_json
 from gepa_lite.store.lock import refuse_network
 from gepa_lite.store.reader import Reader
 from gepa_lite.store.schema import FILE_NAME
@@ -84,6 +87,23 @@ class SessionRow:
     begun: str
     seconds: float
     reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionRow:
+    """What a reflection model was asked.
+
+    Attributes:
+        model: who.
+        messages: what was sent.
+        completion: the reply; None where there was none, or it is not kept.
+        seconds: that it took.
+    """
+
+    model: str
+    messages: Sequence[Message]
+    completion: Completion | None
+    seconds: float
 
 
 class Browse:
@@ -168,6 +188,21 @@ class Browse:
     def splits(self) -> dict[str, int]:
         """How many examples each split has."""
         return {str(split): int(count) for split, count in self._reader.rows("SELECT split, count(*) FROM examples GROUP BY split")}
+
+    def reflections(self, addresses: Sequence[Sequence[int]]) -> dict[tuple[int, ...], ReflectionRow]:
+        """What reflection models were asked at some addresses, and what they replied."""
+        if self._reader.row("SELECT 1 FROM sqlite_master WHERE name = 'reflections'") is None:
+            return {}
+        sql = (
+            "SELECT address, model, reflections.body, completions.version, completions.body, seconds "
+            f"FROM reflections LEFT JOIN completions USING (key) WHERE address IN ({', '.join('?' * len(addresses))})"
+        )
+        found = {}
+        for address, model, body, version, reply, seconds in self._reader.rows(sql, tuple(to_json(list(place)) for place in addresses)):
+            messages = decode_value(body, f"the reflection {address} of {self.folder}")
+            completion = None if reply is None else COMPLETION.decode(version, reply)
+            found[tuple(json.loads(address))] = ReflectionRow(model, messages, completion, seconds or 0.0)
+        return found
 
     def calls(self) -> list[CallSum]:
         """What the settled calls took, by role, model and outcome."""

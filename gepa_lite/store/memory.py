@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gepa_lite.core.budget import Role
-from gepa_lite.core.call import Usage
+from gepa_lite.core.call import Message, Usage
 from gepa_lite.core.events import Event
 from gepa_lite.core.example import Example
 from gepa_lite.core.ids import jsonable
@@ -75,6 +75,11 @@ class MemoryStore:
             if call_id is not None:
                 self._book.settle(call_id, completion.usage, seconds)
             self._completions.setdefault(key, completion)
+
+    def note_reflection(self, address: Sequence[int], model: str, key: str, messages: Sequence[Message]) -> None:
+        """See ``Store.note_reflection``; it is for the file's readers alone."""
+        with self._open():
+            return
 
     def rollout(self, key: RolloutKey) -> Rollout | None:
         """See ``Store.rollout``."""

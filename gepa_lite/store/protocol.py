@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from gepa_lite.core.budget import Role
-from gepa_lite.core.call import Usage
+from gepa_lite.core.call import Message, Usage
 from gepa_lite.core.events import Event
 from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Rollout, RolloutKey
@@ -56,6 +56,17 @@ class Store(Protocol):
 
         Raises:
             ValueError: ``call_id`` was not begun or is settled already.
+        """
+        ...
+
+    def note_reflection(self, address: Sequence[int], model: str, key: str, messages: Sequence[Message]) -> None:
+        """Note what a reflection model is asked, so that the course of a run can be read, and learnt from. Does not wait: it is durable before any event that is committed after it.
+
+        Args:
+            address: of the proposal: step, place in the fan, module, and 1 where a breach is named.
+            model: who is asked.
+            key: under which the reply is kept.
+            messages: what is sent; the first of an address stay.
         """
         ...
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gepa_lite.core.budget import Role
-from gepa_lite.core.call import Usage
+from gepa_lite.core.call import Message, Usage
 from gepa_lite.core.events import Deferred, Event, Merged, Proposed, StepEnded, Twin, Unjoined, Validated, Vetoed
 from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Rollout, RolloutKey
@@ -32,6 +32,7 @@ _ROLLOUT = (
     "ON CONFLICT (candidate_id, example_id, sample) DO NOTHING"
 )
 _COMPLETION = "INSERT INTO completions (key, role, seconds, version, body, at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"
+_REFLECTION = "INSERT INTO reflections (address, model, key, body, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (address) DO NOTHING"
 _BEGIN = (
     "INSERT INTO calls (id, call_id, session, role, model, bound_calls, bound_input, bound_output, bound_usd, begun_at) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -136,6 +137,11 @@ class RunStore:
         statements.append(_settlement(book.find(call_id).row, completion.usage, seconds, completion.attempts, "ok"))
         self._write(statements)
         book.settle(call_id, completion.usage, seconds)
+
+    def note_reflection(self, address: Sequence[int], model: str, key: str, messages: Sequence[Message]) -> None:
+        """See ``Store.note_reflection``."""
+        row = (encode_value(list(address)), _shown(model), _name(key), encode_value([dict(message) for message in messages]), _now())
+        self._writer().writer.queue([(_REFLECTION, row)])
 
     def rollout(self, key: RolloutKey) -> Rollout | None:
         """See ``Store.rollout``."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from gepa_lite.errors import StoreError
 
 FILE_NAME = "run.db"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""1 had no table of reflections; it is read as it is, and gets one when it is next written to."""
 APPLICATION_ID = 0x47455041
 """``GEPA``: tells our files from other SQLite files."""
 
@@ -34,6 +35,10 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY, info TEXT NOT NULL, begun_at TEXT NOT NULL, seconds REAL NOT NULL, ended_at TEXT, reason TEXT);
 """
+# what reflection models were asked, by the address of the proposal; the reply is the completion of this key
+_REFLECTIONS = (
+    "CREATE TABLE reflections (address TEXT PRIMARY KEY, model TEXT NOT NULL, key TEXT NOT NULL, body TEXT NOT NULL, at TEXT NOT NULL);"
+)
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -74,8 +79,15 @@ def is_blank(connection: sqlite3.Connection) -> bool:
 def create_tables(connection: sqlite3.Connection) -> None:
     """Create the tables and stamp the file, all or nothing."""
     connection.executescript(
-        f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+        f"BEGIN IMMEDIATE; {_TABLES} {_REFLECTIONS} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
     )
+
+
+def bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Add what an earlier layout lacks, all or nothing."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < SCHEMA_VERSION:
+        connection.executescript(f"BEGIN IMMEDIATE; {_REFLECTIONS} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
 
 
 def check_tables(connection: sqlite3.Connection, path: Path) -> None:
@@ -90,9 +102,9 @@ def check_tables(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is an SQLite file, but not one of a gepa_lite run. Name the folder of a run.")
-    if version != SCHEMA_VERSION:
+    if not 1 <= version <= SCHEMA_VERSION:
         raise StoreError(
-            f"{path} has the layout {version} (known: {SCHEMA_VERSION}): another release of gepa_lite wrote it. "
+            f"{path} has the layout {version} (known: up to {SCHEMA_VERSION}): another release of gepa_lite wrote it. "
             f"Upgrade with `pip install -U gepa-lite`."
         )
 

@@ -15,7 +15,7 @@ from gepa_lite.store.codec import EVENTS, decode_event
 from gepa_lite.store.lock import RunLock, refuse_network
 from gepa_lite.store.paid import CallBook
 from gepa_lite.store.reader import Reader, read_paid
-from gepa_lite.store.schema import FILE_NAME, check_tables, connect, create_tables, is_blank, make_durable, store_error
+from gepa_lite.store.schema import FILE_NAME, bring_up_to_date, check_tables, connect, create_tables, is_blank, make_durable, store_error
 from gepa_lite.store.seal import Seal
 from gepa_lite.store.writer import Statement, Writer
 
@@ -146,6 +146,8 @@ def _open_file(path: Path, create: bool) -> sqlite3.Connection:
         make_durable(connection)
         if create:
             create_tables(connection)
+        else:
+            bring_up_to_date(connection)
     except BaseException:
         connection.close()
         raise
