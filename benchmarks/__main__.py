@@ -12,6 +12,8 @@ from benchmarks.report import Options
 
 _PARTS = {
     "__main__",
+    "cell_tables",
+    "cells",
     "data_sets",
     "engine_recording",
     "estimate_tasks",
@@ -19,7 +21,10 @@ _PARTS = {
     "fault_task",
     "guard_sets",
     "http_lm",
+    "local_data",
+    "local_tasks",
     "paper_splits",
+    "replies",
     "report",
     "search_runs",
     "search_tables",

@@ -14,7 +14,7 @@ from gepa_lite.errors import UsageError
 
 from .match import FieldFeedback, accepted, shown
 
-_NUMBER = re.compile(r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?:[eE][-+]?\d+)?(?:\s*/\s*\d+)?(?<=\d)")
+_NUMBER = re.compile(r"(?<![\w.])[-+\u2212]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?(?:\s*/\s*\d+)?")
 _UNIT = re.compile(r"\s*(%|[a-zA-Zµ°Ω][\w°µΩ/*^²³·-]*)")
 _SIGNS = str.maketrans({"\u2212": "-", ",": ""})
 

@@ -43,6 +43,8 @@ def example(inputs: dict[str, Any] | None = None, **labels: Any) -> gl.Example:
         (token_f1("a"), "yes", "", 0, "lacks 'yes'"),
         (numeric("a"), 1200, "so 1,200", 1, "Right"),
         (numeric("a"), "1/4", "0.25", 1, "Right"),
+        (numeric("a"), "46", "(23*4)/2", 0, "should be 46"),
+        (numeric("a"), 0.5, "it is .5", 1, "Right"),
         (numeric("a"), 5, "-5", 0, "sign"),
         (numeric("a"), 5, "\u22125", 0, "sign"),
         (numeric("a"), 4, "0.25", 0, "inverse"),
