@@ -21,6 +21,7 @@ _PARTS = {
     "fault_task",
     "guard_sets",
     "http_lm",
+    "hub",
     "local_data",
     "local_tasks",
     "paper_splits",
