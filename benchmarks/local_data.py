@@ -16,7 +16,7 @@ Splits = dict[str, Rows]
 SIZES = {"train": 50, "validation": 30, "curve": 30, "test": 100}
 """Examples of each split, at most."""
 
-BANKING = (
+TRANSFERS = (
     "pending_transfer",
     "transfer_timing",
     "transfer_not_received_by_recipient",
@@ -30,6 +30,20 @@ BANKING = (
 )
 """The ten intents of BANKING77 that are about transfers, which are easily confused."""
 
+CARDS = (
+    "card_arrival",
+    "card_delivery_estimate",
+    "card_linking",
+    "activate_my_card",
+    "card_about_to_expire",
+    "order_physical_card",
+    "getting_spare_card",
+    "lost_or_stolen_card",
+    "compromised_card",
+    "card_not_working",
+)
+"""Ten intents about cards."""
+
 _SCHEMA_CHARS = 800
 _QUERY_CHARS = 130
 
@@ -39,9 +53,9 @@ def trec() -> Splits:
     return _cut(_parts("trec-local", ("text", "label")))
 
 
-def banking() -> Splits:
-    """Customers' messages about transfers: ``text``, ``label``."""
-    return _cut(_parts("banking77-local", ("text", "label"), lambda row: row["label"] in BANKING))
+def banking(labels: Sequence[str]) -> Splits:
+    """Customers' messages with some of the 77 intents: ``text``, ``label``."""
+    return _cut(_parts("banking77-local", ("text", "label"), lambda row: row["label"] in labels))
 
 
 def facility() -> Splits:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gepa_lite.feedback.choice import choice
@@ -39,11 +40,23 @@ class Question(gl.Program):
         return self.kind(text=text)
 
 
-class Intent(gl.Program):
-    """Say what a bank's customer writes about."""
+class Transfers(gl.Program):
+    """Say what a bank's customer writes about transfers."""
 
     intent = gl.Module(
-        f"text -> label: Literal[{', '.join(map(repr, local_data.BANKING))}]", "Label the message.", max_tokens=16, temperature=0.0
+        f"text -> label: Literal[{', '.join(map(repr, local_data.TRANSFERS))}]", "Label the message.", max_tokens=16, temperature=0.0
+    )
+
+    def forward(self, text: str) -> gl.Outputs:
+        """Label one message."""
+        return self.intent(text=text)
+
+
+class Cards(gl.Program):
+    """Say what a bank's customer writes about cards."""
+
+    intent = gl.Module(
+        f"text -> label: Literal[{', '.join(map(repr, local_data.CARDS))}]", "Label the message.", max_tokens=16, temperature=0.0
     )
 
     def forward(self, text: str) -> gl.Outputs:
@@ -133,7 +146,7 @@ _KINDS = {
     "Location": "a place: a city, a country, a state, a mountain, an address",
     "Number": "a number: a count, a date, a year, a price, a distance, a speed, an age, a percentage, a code",
 }
-_INTENTS = {
+_TRANSFERS = {
     "pending_transfer": "a transfer is shown as pending, the sender asks why",
     "transfer_timing": "asks beforehand how long transfers take",
     "transfer_not_received_by_recipient": "was sent, and the other person does not have it",
@@ -144,6 +157,18 @@ _INTENTS = {
     "balance_not_updated_after_bank_transfer": "paid into the own account by transfer, and the balance has not changed",
     "transfer_fee_charged": "a fee was charged for a transfer",
     "transfer_into_account": "asks how to move money into the own account",
+}
+_CARDS = {
+    "card_arrival": "ordered a card, it has not come yet",
+    "card_delivery_estimate": "asks how long delivery takes or when a card can come",
+    "card_linking": "wants to add a card that is at hand, or was found again, to the app",
+    "activate_my_card": "wants to activate a new card, or that fails",
+    "card_about_to_expire": "the card expires or has expired, wants a new one",
+    "order_physical_card": "asks how to get or order a plastic card",
+    "getting_spare_card": "wants a second card, for the own account or for another person",
+    "lost_or_stolen_card": "the card is lost, missing or stolen",
+    "compromised_card": "someone else uses the card or knows its data",
+    "card_not_working": "the card does not work or is broken",
 }
 _URGENCY = {
     "low": "a question or praise, no hurry",
@@ -172,15 +197,7 @@ def _database(example: gl.Example) -> str:
 
 def _puzzle(task: str, by_hand: str, feedback: Any = None) -> LocalTask:
     name = f"bbh-{task.replace('_', '-')}-local"
-    return LocalTask(name, Puzzle, _Bbh(task), feedback or normalized_match("answer"), {"answer": by_hand})
-
-
-@dataclass(frozen=True)
-class _Bbh:
-    task: str
-
-    def __call__(self) -> Splits:
-        return local_data.bbh(self.task)
+    return LocalTask(name, Puzzle, partial(local_data.bbh, task), feedback or normalized_match("answer"), {"answer": by_hand})
 
 
 _ALL = (
@@ -192,11 +209,18 @@ _ALL = (
         {"kind": f"Say what kind of answer the question asks for:\n{_listed(_KINDS)}"},
     ),
     LocalTask(
-        "banking-local",
-        Intent,
-        local_data.banking,
-        choice("label", meanings=_INTENTS),
-        {"intent": f"Say what the customer's message is about:\n{_listed(_INTENTS)}"},
+        "banking-transfers-local",
+        Transfers,
+        partial(local_data.banking, local_data.TRANSFERS),
+        choice("label", meanings=_TRANSFERS),
+        {"intent": f"Say what the customer's message is about:\n{_listed(_TRANSFERS)}"},
+    ),
+    LocalTask(
+        "banking-cards-local",
+        Cards,
+        partial(local_data.banking, local_data.CARDS),
+        choice("label", meanings=_CARDS),
+        {"intent": f"Say what the customer's message is about:\n{_listed(_CARDS)}"},
     ),
     LocalTask("fernpost-local", Fernpost, local_data.fernpost, None, _house_rules()),
     LocalTask(
@@ -263,7 +287,7 @@ _ALL = (
     _puzzle("word_sorting", "Write all the words in alphabetical order with one space between them, and nothing else."),
 )
 TASKS: Mapping[str, LocalTask] = {task.name: task for task in _ALL}
-SUITE = ("fernpost-local", "trec-local", "banking-local", "gsm8k-local", "hotpotqa-local", "spider-local")
+SUITE = ("fernpost-local", "trec-local", "banking-transfers-local", "banking-cards-local", "bbh-object-counting-local", "spider-local")
 """Those that the suite runs."""
 
 

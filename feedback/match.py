@@ -22,8 +22,12 @@ def normalized(text: str) -> str:
 
     >>> normalized("The  Eiffel Tower!")
     'eiffel tower'
+    >>> normalized("(A)")
+    'a'
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    plain = text.lower().translate(_PUNCTUATION)
+    # what is an article alone is an answer: option (A)
+    return " ".join((_ARTICLES.sub(" ", plain).strip() or plain).split())
 
 
 def exact_match(field: str, label: str | None = None, *, why: str | None = None) -> FieldFeedback:
