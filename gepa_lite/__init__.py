@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from gepa_lite.ship.registry import Registry
     from gepa_lite.ship.result import Result
     from gepa_lite.splitting import Splits, split
+    from gepa_lite.store.purge import Purged, purge
 
 _HOMES = {
     "Advice": "insight.advice",
@@ -88,6 +89,7 @@ _HOMES = {
     "Params": "lm.protocol",
     "Program": "program.program",
     "Prompts": "bundle",
+    "Purged": "store.purge",
     "Recheck": "aftercare.recheck",
     "ReflectionLimits": "search.reflect",
     "Registry": "ship.registry",
@@ -119,6 +121,7 @@ _HOMES = {
     "optimize": "api",
     "plot": "report.plots",
     "prompt": "prompting",
+    "purge": "store.purge",
     "recheck": "aftercare.recheck",
     "report_html": "report.html",
     "report_markdown": "report.markdown",
@@ -160,6 +163,7 @@ __all__ = [
     "Params",
     "Program",
     "Prompts",
+    "Purged",
     "Recheck",
     "ReflectionLimits",
     "Registry",
@@ -191,6 +195,7 @@ __all__ = [
     "optimize",
     "plot",
     "prompt",
+    "purge",
     "recheck",
     "report_html",
     "report_markdown",

@@ -36,6 +36,7 @@ from gepa_lite.ship.result import Costs, Result, make_result
 from gepa_lite.store.asks import Asks
 from gepa_lite.store.folders import find_run, run_folder
 from gepa_lite.store.looks import looks_beside
+from gepa_lite.store.private_store import PrivateStore, was_purged
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.store.schema import FILE_NAME
 
@@ -228,7 +229,7 @@ def execute(
     try:
         with ExitStack() as opened:
             replies = None if donor is None else opened.enter_context(RunStore.read(donor)).completion
-            store = opened.enter_context(open_store(folder))
+            store = opened.enter_context(open_store(folder, prepared.spec))
             for key, value in (meta or {}).items():
                 if store.meta(key) is None:
                     store.put_meta(key, value)
@@ -243,9 +244,18 @@ def execute(
     return result_of(prepared.spec, outcome, folder)
 
 
-def open_store(folder: Path) -> RunStore:
-    """The run in a folder, as its one writer; a new one where there is none."""
-    return RunStore.open(folder) if (folder / FILE_NAME).exists() else RunStore.create(folder)
+def open_store(folder: Path, spec: RunSpec) -> RunStore:
+    """The run in a folder, as its one writer; a new one where there is none. What was said is kept unless ``Search(store_messages=False)``."""
+    there, withhold = (folder / FILE_NAME).exists(), not spec.search.store_messages
+    kind = PrivateStore if withhold or (there and was_purged(folder)) else RunStore
+    store = kind.open(folder) if there else kind.create(folder)
+    if isinstance(store, PrivateStore):
+        try:
+            store.read_by({example.id for example in spec.train}, withhold)
+        except BaseException:
+            store.close()
+            raise
+    return store
 
 
 def result_of(spec: RunSpec, outcome: Outcome, folder: Path | None) -> Result[Any]:

@@ -77,12 +77,13 @@ def python_origin(
 
 
 def search_table(search: Search) -> dict[str, Any]:
-    """The fields of a search that are not at their defaults, as JSON types.
+    """The fields of a search that are not at their defaults, as JSON types; the examples that it pins only where a run may keep examples.
 
     >>> search_table(Search(fan=8, minibatch=((0, 3), (40, 6))))
     {'minibatch': [[0, 3], [40, 6]], 'fan': 8}
     """
-    return {name: jsonable(value) for name, value in _chosen(search).items()}
+    hidden = () if search.store_messages else ("pins",)
+    return {name: jsonable(value) for name, value in _chosen(search).items() if name not in hidden}
 
 
 def address_of(value: Any) -> str | None:

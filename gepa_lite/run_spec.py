@@ -169,11 +169,9 @@ def check_same_run(before: RunStarted, now: RunStarted) -> None:
         UsageError: names each setting that differs.
     """
     problems = [
-        "the feedback function has changed"
-        if key == "feedback"
-        else f"{key} was {_short(before.settings.get(key))} and is {_short(now.settings.get(key))}"
+        "the feedback function has changed" if key == "feedback" else f"{name} was {_short(was)} and is {_short(value)}"
         for key in now.settings
-        if before.settings.get(key) != now.settings.get(key)
+        for name, was, value in _differences(key, before.settings.get(key), now.settings.get(key))
     ]
     problems += [f"the seed prompt of {path!r} has changed" for path in now.texts if before.texts.get(path) != now.texts[path]]
     for name in ("train_ids", "validation_ids", "test_ids", "pin_ids", "curve_ids"):
@@ -185,6 +183,14 @@ def check_same_run(before: RunStarted, now: RunStarted) -> None:
         raise UsageError(
             f"this run was started with other settings: {'; '.join(problems)}. Restore them, or use another run name; replies_from= this run then takes its paid replies along."
         )
+
+
+def _differences(name: str, was: Any, value: Any) -> list[tuple[str, Any, Any]]:
+    """What differs, by name: of two tables their entries."""
+    if isinstance(was, Mapping) and isinstance(value, Mapping):
+        keys = dict.fromkeys([*was, *value])
+        return [(f"{name}.{key}", was.get(key), value.get(key)) for key in keys if was.get(key) != value.get(key)]
+    return [] if was == value else [(name, was, value)]
 
 
 def _short(value: Any) -> str:

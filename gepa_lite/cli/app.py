@@ -19,6 +19,7 @@ from gepa_lite.cli import (
     export,
     measures,
     models,
+    purge,
     recheck,
     registry,
     report,
@@ -105,6 +106,7 @@ app.command("export")(export.export)
 app.command("import")(export.import_folder)
 app.command("diff")(diff.diff)
 app.command("recheck")(recheck.recheck)
+app.command("purge")(purge.purge)
 app.command("demo")(demo.demo)
 app.add_typer(models.app, name="models")
 app.add_typer(registry.app, name="registry")

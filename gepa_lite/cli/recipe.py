@@ -125,7 +125,8 @@ def recipe_of(config: RunConfig, file: Path | None) -> Recipe:
         feedback=config.feedback,
         lm=config.lm,
         reflection_lm=config.reflection_lm,
-        search=config.search,
+        # pins may be examples
+        search={name: rule for name, rule in config.search.items() if name != "pins" or config.search.get("store_messages", True)},
         contract=config.contract,
         prices=config.prices,
         workers=config.workers,

@@ -72,6 +72,10 @@ def _prepared(recipe: Recipe, folder: Path, budget: Budget) -> Prepared:
         with RunStore.read(folder) as store:
             splits = ("train", "validation", "test", "curve")
             train, validation, test, curve = ([dict(example) for example in store.examples(split)] for split in splits)
+        if not train:
+            raise UsageError(
+                f"The run in {folder} keeps no examples, so it can't be built again from here.\n{_how_to_go_on(recipe, folder)}"
+            )
         try:
             return recipe.prepare(train, validation, test or None, budget, curve or None)
         except UsageError as error:

@@ -156,7 +156,7 @@ def check_run(prepare_it: Callable[[], Prepared], run: str | Path | None, effort
     bounded = spec.with_budget(replace(spec.budget, usd=usd))
     found = [*check_models(spec), *check_data(spec)]
     with ExitStack() as opened:
-        store: Store = MemoryStore() if run is None else opened.enter_context(open_store(run_folder(run, spec.program.name)))
+        store: Store = MemoryStore() if run is None else opened.enter_context(open_store(run_folder(run, spec.program.name), spec))
         if store.events():
             raise UsageError(f"The run {str(run)!r} has begun: a check needs the name of a run to come.")
         record_samples(store, spec)

@@ -57,6 +57,10 @@ def recorded(source: Source, count: int) -> list[tuple[Example, Rollout]]:
     identity = Candidate(dict(source.prompts)).id
     with RunStore.read(source.run) as store:
         examples = {example.id: example for split in ("test", "validation", "train") for example in store.examples(split)}
+        if not examples:
+            raise UsageError(
+                f"the run in {source.run} keeps no messages and inputs to verify an export against. Export with verify_on=0 (--verify 0)."
+            )
         rollouts = {r.key.example_id: r for r in store.rollouts_of(identity) if r.failure is None and r.key.sample == 0 and r.trace.calls}
     found = [(example, rollouts[key]) for key, example in examples.items() if key in rollouts][:count]
     if not found:

@@ -187,7 +187,7 @@ def estimate_run(prepared: Prepared, folder: Path, samples: int = MOST_SAMPLES) 
         RunError: the samples can't be taken.
     """
     spec = prepared.spec
-    with open_store(folder) as store:
+    with open_store(folder, prepared.spec) as store:
         if store.events():
             raise UsageError(f"The run in {folder} has begun: see `gepa-lite show {folder}`. An estimate needs the name of a run to come.")
         paid = store.paid().total

@@ -131,6 +131,7 @@ CHECKS: Mapping[str, Check] = {
     "merge_attempts": _count(1),
     "merge_give_up": _count(1),
     "skip_perfect": _TRUTH,
+    "store_messages": _TRUTH,
     "reuse": _TRUTH,
     "horizon": _one_of(("adaptive", "episode"), " or a whole number of at least 0", partial(_is_whole, least=0)),
     "proposer": _one_of(("rewrite", "edit")),

@@ -70,6 +70,7 @@ class Search:
         pins: examples (rows, or ids of validation examples) on which no candidate may score less than the seed: one that does is vetoed before its validation.
         require: ``"improved"``: ``result.program`` is the seed unless the sealed test set shows a gain; None: unless the winner's test score is not above the seed's.
         milestones: candidates scored on the curve's examples once the search has ended, seed and winner included.
+        store_messages: False keeps messages, replies, inputs, outputs and words of the feedback out of the run's file; ``docs/privacy.md`` says what still works.
     """
 
     seed: int = 0
@@ -110,6 +111,7 @@ class Search:
     pins: tuple[Any, ...] = ()
     require: Literal["improved"] | None = None
     milestones: int = 5
+    store_messages: bool = True
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """Refuse an unknown rule by name, before Python's own error would."""
@@ -186,6 +188,9 @@ class Search:
         rules["stop"] = [_named(rule) for rule in self.stop]
         # hashes, since these rules ship with the prompts and the examples may be private
         rules["pins"] = [pin if isinstance(pin, str) else content_hash(pin) for pin in self.pins]
+        if self.store_messages:
+            # it changes nothing of the course, so runs from before it was there can be resumed
+            del rules["store_messages"]
         if self.reflection_template is not None:
             rules["reflection_template"] = text_hash(self.reflection_template)
         return rules
