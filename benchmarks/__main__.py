@@ -12,6 +12,7 @@ from benchmarks.report import Options
 
 _PARTS = {
     "__main__",
+    "cell_plots",
     "cell_tables",
     "cells",
     "data_sets",

@@ -25,11 +25,12 @@ from gepa_lite.adapters.adapt import adapt
 from gepa_lite.core.budget import ROLES, Spend
 from gepa_lite.core.events import Proposed
 from gepa_lite.core.ids import jsonable
-from gepa_lite.errors import RunError, UsageError
+from gepa_lite.errors import UsageError
 from gepa_lite.lm.local.catalogue import MODELS
 from gepa_lite.lm.protocol import LM
 from gepa_lite.lm.resolve import open_lm
 from gepa_lite.search.state import RunState
+from gepa_lite.session import InterruptedRunError
 from gepa_lite.ship.result import Result
 from gepa_lite.store.browse import Browse
 from gepa_lite.store.codec import decode_event
@@ -128,7 +129,8 @@ def run_cell(cell: Cell, lm: RememberingLM, results: Path = RESULTS, command: st
 
     Raises:
         UsageError: an unknown name, or data that is not there.
-        RunError: the run can't go on, or was stopped by hand; the same call goes on with it.
+        InterruptedRunError: it was stopped by hand; the same call goes on with it.
+        RunError: the run can't go on.
     """
     task = find_task(cell.task)
     splits = task.splits()
@@ -223,7 +225,7 @@ def _optimized(task: LocalTask, cell: Cell, splits: Splits, lm: LM) -> dict[str,
         run=folder,
     )
     if not result.finished:
-        raise RunError(f"{cell.slug} was stopped before its end; the same command goes on with it.")
+        raise InterruptedRunError(f"{cell.slug} was stopped before its end; the same command goes on with it.")
     return _found(result, optimizer, folder)
 
 

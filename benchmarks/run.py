@@ -21,6 +21,7 @@ from benchmarks.report import Options, Report, Row
 from gepa_lite.demo.task import load_splits
 from gepa_lite.errors import GepaLiteError
 from gepa_lite.lm.protocol import Request
+from gepa_lite.session import InterruptedRunError
 from gepa_lite.testing import ScriptedLM
 
 MODEL = "local/qwen2.5-coder-1.5b"
@@ -96,6 +97,9 @@ def run_all(cells: Sequence[Cell], results: Path = RESULTS, until: float = float
         lm = models.get(cell.model) or models.setdefault(cell.model, open_model(cell.model))
         try:
             found.append(run_cell(cell, lm, results, command_of(cell)))
+        except InterruptedRunError as stopped:
+            print(stopped, flush=True)
+            break
         except GepaLiteError as error:
             failed[cell.slug] = f"{type(error).__name__}: {error}"
             print(f"{cell.slug}: {failed[cell.slug]}", flush=True)

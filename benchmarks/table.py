@@ -1,4 +1,4 @@
-"""The suite's tables from its result files: ``python -m benchmarks table [--lm M] [--ours gepa_lite] [--peer gepa] [--markdown FILE]``. Runs no model."""
+"""The suite's tables from its result files: ``python -m benchmarks table [--lm M] [--ours gepa_lite] [--peer gepa] [--markdown FILE] [--plot FILE]``. Runs no model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cell_plots import plot
 from benchmarks.cell_tables import markdown, read_cells, tables
 from benchmarks.cells import RESULTS
 from benchmarks.report import Options, Report, Row
@@ -20,6 +21,7 @@ def run(options: Options) -> Report:
     parser.add_argument("--peer", default="gepa")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--markdown", type=Path, help="write the tables to this file")
+    parser.add_argument("--plot", type=Path, help="draw the resource curves of both to this image")
     own = parser.parse_args(options.rest)
     cells = read_cells(own.lm, own.results)
     found = tables(cells, own.ours, own.peer)
@@ -27,6 +29,8 @@ def run(options: Options) -> Report:
     print(text)
     if own.markdown is not None:
         own.markdown.write_text(text + "\n", encoding="utf-8")
+    if own.plot is not None:
+        plot(cells, (own.ours, own.peer), own.plot)
     seeds = sorted({cell["seed"] for cell in cells})
     return Report("table", rows_of(found, own.ours, own.peer), n=len(cells), seeds=seeds, model=own.lm, extra={"tasks": found})
 

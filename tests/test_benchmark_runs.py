@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
-from benchmarks import cell_tables, local_tasks, suite
+from benchmarks import cell_plots, cell_tables, local_tasks, suite, table
 from benchmarks.cells import SETTINGS, Cell, optimizer_of, run_cell
 from benchmarks.data_sets import data_folder
 from benchmarks.local_data import SIZES
@@ -79,6 +81,29 @@ def test_a_cell_that_is_done_is_not_run_again_and_another_budget_is_another_cell
     assert run_all([late], results, until=0.0) == ([], {}), "out of time"
 
 
+def test_a_cell_that_is_stopped_ends_the_table_and_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEPA_LITE_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("GEPA_LITE_PROGRESS", "0")
+    calls = 0
+
+    def answer(request: Request) -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 100:
+            os.kill(os.getpid(), signal.SIGINT)
+        return scripted(request)
+
+    lm = RememberingLM(ScriptedLM(answer), tmp_path / "replies.db")
+    monkeypatch.setattr("benchmarks.run.open_model", lambda name: lm)
+    cells = [Cell("fernpost-local", name, 0, "scripted", BUDGET) for name in ("gepa_lite", "best_of_n")]
+    assert run_all(cells, tmp_path) == ([], {})
+    assert not any(cell.done(tmp_path) for cell in cells)
+    found, failed = run_all(cells, tmp_path)
+    assert [each["optimizer"] for each in found] == ["gepa_lite", "best_of_n"]
+    assert failed == {}
+    lm.close()
+
+
 def test_the_tables_compare_what_is_comparable(results: Path) -> None:
     found = cell_tables.tables(cell_tables.read_cells("scripted", results))
     task = found["fernpost-local"]
@@ -91,6 +116,28 @@ def test_the_tables_compare_what_is_comparable(results: Path) -> None:
     text = cell_tables.markdown(found)
     assert "| fernpost-local | gepa_lite | 2 |" in text
     assert "gepa_lite - gepa" in text
+
+
+def test_the_table_is_a_command(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image, page = tmp_path / "curves.svg", tmp_path / "table.md"
+    rest = ("--lm", "scripted", "--results", str(results), "--plot", str(image), "--markdown", str(page))
+    report = table.run(Options(rest=rest))
+    assert report.n == 8
+    assert [row.measure for row in report.rows] == [
+        "fernpost-local: test above the seed program's",
+        "fernpost-local: test, gepa_lite beside gepa",
+    ]
+    assert all(row.met for row in report.rows)
+    assert image.read_text().lstrip().startswith("<?xml")
+    assert page.read_text() in capsys.readouterr().out
+
+
+def test_a_course_is_the_mean_of_its_runs() -> None:
+    runs = [
+        {"leads": [{"tokens": 10, "curve": 0.2}, {"tokens": 40, "curve": 0.6}], "figures": {"tokens": 90}},
+        {"leads": [{"tokens": 20, "curve": 0.2}], "figures": {"tokens": 60}},
+    ]
+    assert cell_plots.course(runs, "tokens") == ([20, 40, 60], pytest.approx([0.2, 0.4, 0.4]))
 
 
 def test_an_interval_is_that_of_paired_runs() -> None:
