@@ -29,11 +29,12 @@ from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import Judge
 from gepa_lite.run_spec import RunSpec, check_same_run, check_samples
 from gepa_lite.search.finish import Ending, finish
-from gepa_lite.search.loop import Course, commit, search_loop
+from gepa_lite.search.loop import commit, search_loop
 from gepa_lite.search.ports import Running, WhenAsked
 from gepa_lite.search.reserve import reserved_rollouts
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState, replay
+from gepa_lite.search.step import Course
 from gepa_lite.search.stop_rules import Surroundings, stop_files_of
 from gepa_lite.search.trail import Trail, follow
 from gepa_lite.store.asks import Asks
@@ -232,7 +233,7 @@ class Session:
 
     def start(self, task: Callable[[], T]) -> Running[T]:
         """See ``search.ports.Ports``."""
-        alone = self._search.window == 1 and self._search.patience is None
+        alone = self._search.window == 1 and self._search.patience is None and not self._search.overlaps
         return WhenAsked(task) if alone else self._threads.start(task)
 
     def commit(self, events: Sequence[Event], state: RunState) -> None:
@@ -258,7 +259,7 @@ class Session:
 
     def _begin(self) -> Trail:
         spec = self.spec
-        trail = follow(self.store.events(), spec.search.window)
+        trail = follow(self.store.events(), spec.search)
         state = trail.state
         if state.started is None:
             check_samples(self.store, spec)

@@ -15,10 +15,11 @@ from gepa_lite.core.events import Merged, Proposed, Unjoined, Validated
 from gepa_lite.core.placeholders import likely_form, placeholders_of
 from gepa_lite.errors import UsageError
 from gepa_lite.search.gate import Gate
-from gepa_lite.search.loop import Course, take_merge
 from gepa_lite.search.merge import plan_merge
+from gepa_lite.search.plan import StepPlan
 from gepa_lite.search.ports import ProgramFacts
 from gepa_lite.search.state import RunState, replay
+from gepa_lite.search.step import Course, draft_merge
 from gepa_lite.session import Session
 from gepa_lite.store.memory import MemoryStore
 from gepa_lite.testing import ScriptedLM
@@ -252,7 +253,7 @@ def test_a_merge_that_breaks_the_programs_contract_costs_nothing() -> None:
             raise AssertionError("a rollout was asked for")
 
     gate = Gate(Contracts(program=Contract(max_tokens=1)))
-    (made,) = take_merge(plan, state, Course(rules, ProgramFacts("", {}, gate), Ports()))  # type: ignore[arg-type]
+    (made,) = draft_merge(Course(rules, ProgramFacts("", {}, gate), Ports()), StepPlan(2, (), plan, 0, 0), plan, state).made  # type: ignore[arg-type]
     event = made.event
     assert isinstance(event, Merged)
     assert (event.status, event.code, event.after, event.spend.rollouts) == ("rejected", "contract", (), 0)

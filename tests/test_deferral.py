@@ -152,4 +152,4 @@ def test_a_reply_that_does_not_come_blocks_no_other_step(window: int) -> None:
     assert ends.index(stalled) >= 3
     assert sorted(ends) == list(range(len(ends)))
     assert any(isinstance(event, Proposed) and event.step == stalled for event in store.events())
-    assert follow(store.events(), window).state.spend == state.spend
+    assert follow(store.events(), rules).state.spend == state.spend

@@ -24,7 +24,7 @@ CASES = [
     {**options, "window": window, "fan": options.get("fan", fan)}
     for number, options in enumerate(EVERY_OPTION)
     if "window" not in options
-    for window, fan in (((4, 3), (16, 1)), ((16, 3), (4, 1)), ((1, 3), (4, 8)))[number % 3]
+    for window, fan in (((1, 3), (1, 1)) if "overlap" in options else (((4, 3), (16, 1)), ((16, 3), (4, 1)), ((1, 3), (4, 8)))[number % 3])
 ]
 """Every option, each with two windows and fans in turn."""
 

@@ -14,8 +14,8 @@ from gepa_lite.core.rollout import Rollout
 from gepa_lite.core.seeds import stream
 from gepa_lite.errors import UsageError
 from gepa_lite.search.charges import Uncharged
-from gepa_lite.search.loop import Course
 from gepa_lite.search.state import RunState
+from gepa_lite.search.step import Course
 from gepa_lite.search.trail import Trail
 from gepa_lite.search.trial import run_trial
 

@@ -17,9 +17,10 @@ from gepa_lite.core.events import Event, ProposalStatus, Proposed, StepEnded, St
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import BudgetSpentError, RunError
 from gepa_lite.lm.protocol import Completion
-from gepa_lite.search.loop import Course, commit
+from gepa_lite.search.loop import commit
 from gepa_lite.search.reserve import reserved_rollouts
 from gepa_lite.search.state import RunState
+from gepa_lite.search.step import Course
 from gepa_lite.search.trail import Trail
 from gepa_lite.search.trial import Trial, spend_of
 from gepa_lite.search.winner import own_objectives

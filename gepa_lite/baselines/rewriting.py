@@ -9,8 +9,8 @@ from typing import Any
 from gepa_lite.baselines.steps import rewritten, run_steps
 from gepa_lite.errors import UsageError
 from gepa_lite.search.charges import Uncharged
-from gepa_lite.search.loop import Course
 from gepa_lite.search.state import RunState
+from gepa_lite.search.step import Course
 from gepa_lite.search.trail import Trail
 
 _TEMPLATE = """Below is the prompt of one step of a program.

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from gepa_lite.core.events import ProposalStatus, Proposed, StepEnded, Stopped
 from gepa_lite.search.charges import Uncharged
-from gepa_lite.search.loop import Course, check_outage, commit, proposals_of, rebudget
+from gepa_lite.search.loop import check_outage, commit, rebudget
 from gepa_lite.search.mixing import choose_model
 from gepa_lite.search.plan import Slot, StepPlan
 from gepa_lite.search.rewrite import rewrite
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import Member, RunState
+from gepa_lite.search.step import Course, proposals_of
 from gepa_lite.search.stop import no_room, why_stop
 from gepa_lite.search.trail import Trail
 from gepa_lite.search.validate import validate, validate_seed

@@ -10,8 +10,8 @@ from typing import Any
 from gepa_lite.baselines.desk import Desk, NothingNewError
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import BudgetSpentError, UsageError
-from gepa_lite.search.loop import Course
 from gepa_lite.search.state import RunState
+from gepa_lite.search.step import Course
 from gepa_lite.search.trail import Trail
 
 _UNBOUNDED = 10**9

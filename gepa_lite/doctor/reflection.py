@@ -8,10 +8,10 @@ from dataclasses import replace
 from gepa_lite.core.events import Proposed, SeedValidated
 from gepa_lite.doctor.bench import Bench
 from gepa_lite.doctor.checkup import Diagnosis
-from gepa_lite.search.loop import proposals_of
 from gepa_lite.search.plan import plan_step
 from gepa_lite.search.propose import take_slot
 from gepa_lite.search.state import RunState
+from gepa_lite.search.step import proposals_of
 
 
 def check_reflection(bench: Bench, count: int, idle: tuple[str, ...]) -> Iterator[Diagnosis]:

@@ -239,8 +239,11 @@ class TextCourse:
         child = None if attempt.child is None else nodes[attempt.child].mean
         if child is not None:
             return child
-        parent = nodes[attempt.parents[0]].mean or 0.0
-        return parent + ((attempt.after or 0.0) - attempt.before) / max(1, attempt.examples)
+        parent = nodes[attempt.parents[0]]
+        # a parent whose validation was still running, or ended early, stands for the candidate that it was made from
+        while parent.mean is None and parent.parents:
+            parent = nodes[parent.parents[0]]
+        return (parent.mean or 0.0) + ((attempt.after or 0.0) - attempt.before) / max(1, attempt.examples)
 
     def _parent_distances(self) -> dict[int, float]:
         parents = self.space.points([self.trail.nodes[attempt.parents[0]].texts for attempt in self.measured])

@@ -118,6 +118,7 @@ CHECKS: Mapping[str, Check] = {
     "sampling": _one_of(("epoch", "hard")),
     "fan": _count(1),
     "window": _count(1),
+    "overlap": _TRUTH,
     "patience": Check("a number of seconds above 0, or None to wait,", lambda value: value is None or (_is_number(value) and value > 0)),
     "repeats": _count(1),
     "selector": _rule(SELECTORS, "select"),

@@ -1,4 +1,4 @@
-"""The search. Read ``search_loop`` and ``take_step`` from top to bottom: this is the whole algorithm (papers: GEPA §2, algorithm 1).
+"""The search. Read ``search_loop`` here and ``draft_step`` in ``step.py`` from top to bottom: this is the whole algorithm (papers: GEPA §2, algorithm 1).
 
 Every decision is an event; the state is a fold over events; the loop itself remembers nothing but the steps in flight. A step: choose a parent and a module, run the
 minibatch, reflect, check the new text, run the child on the same minibatch, accept or reject, validate. Or: merge two candidates.
@@ -7,41 +7,30 @@ minibatch, reflect, check the new text, run the child on the same minibatch, acc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from gepa_lite.core.events import BudgetChanged, Event, Proposed, StepEnded, Stopped, Unjoined
+from gepa_lite.core.events import BudgetChanged, Event, StepEnded, Stopped
 from gepa_lite.errors import BudgetSpentError, ModelsDownError
 from gepa_lite.search.charges import Uncharged, charged
 from gepa_lite.search.flight import Flight
-from gepa_lite.search.merge import MergePlan, merge_event
-from gepa_lite.search.plan import StepPlan
-from gepa_lite.search.ports import Ports, ProgramFacts
-from gepa_lite.search.propose import MINIBATCH_FIRST, take_slot
-from gepa_lite.search.search import Search
+from gepa_lite.search.plan import StepPlan, plan_step
+from gepa_lite.search.ports import Ports, Running
 from gepa_lite.search.state import RunState
-from gepa_lite.search.trail import Trail
-from gepa_lite.search.trial import run_trial
-from gepa_lite.search.validate import validate, validate_seed
+from gepa_lite.search.step import Child, Course, Draft, draft_step, proposals_of, take_step, validated
+from gepa_lite.search.stop import no_room, why_stop
+from gepa_lite.search.trail import Trail, stand_in
+from gepa_lite.search.validate import validate_seed
 
 VOID_IN_A_ROW = 5
 """Proposals in a row lost to outages that end the session with an error; a resume goes on from there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """What stays the same over a run: the rules, what the reflection is told, and the way to the world."""
-
-    search: Search
-    facts: ProgramFacts
-    ports: Ports
-
-
 def search_loop(trail: Trail, course: Course) -> RunState:
     """Search from where a trail stands until a stop rule says why to end.
 
-    Up to ``Search.window`` steps are in flight. Each is planned from a state that its index and the log fix (``Trail.point``), and they commit in their order, so the log depends on the
-    models' answers and the seed, never on timing; with a window of 1 this is the paper's loop. A step that stalls may be deferred, by an event.
+    Every step is planned from a state that its index and the log fix (``Trail.point``), and steps commit in their order, so the log depends on the models' answers and the seed, never
+    on timing. With a window of 1 and without ``Search.overlap`` this is the paper's loop.
 
     Args:
         trail: after ``RunStarted`` at least.
@@ -58,6 +47,84 @@ def search_loop(trail: Trail, course: Course) -> RunState:
         trail = commit(trail, [validate_seed(trail.state, search, ports)], ports)
     if trail.state.stopped is None and not trail.state.rotation:
         return commit(trail, [Stopped("no_modules", "no module ran in the seed's validation: there is no prompt to improve")], ports).state
+    return take_turns(trail, course) if search.overlaps else take_window(trail, course)
+
+
+def take_turns(trail: Trail, course: Course) -> RunState:
+    """One step after the other, each step's proposals beside the validation of the child before it, which stands in for its parent meanwhile (``Search.overlap``)."""
+    search, ports = course.search, course.ports
+    ahead: Running[Draft] | None = None
+    while trail.state.stopped is None:
+        step, planned_ahead = trail.state.next_step, ahead is not None
+        try:
+            if ahead is None:
+                started = start_draft(course, step, trail.point(step), trail.state)
+                if isinstance(started, Stopped):
+                    trail = commit(trail, [started], ports)
+                    continue
+                ahead = started
+            draft, ahead = ahead.result(), None
+            outcome = draft.made
+            # a search that ended while the proposals were made, by the outcome of the step before, validates nothing more
+            if draft.child is not None and not (planned_ahead and why_stop(trail.state, search, ports.surroundings())):
+                lead = _lead(trail, draft, draft.child, search.repeats)
+                # a vetoed child joins no pool, so it can't stand in for anybody
+                if draft.child.holds:
+                    started = start_draft(course, step + 1, lead, lead, _validation_alone(draft.plan, lead, search.repeats))
+                    # where it does not start now, it is asked for again once the validation has taken less than its worst
+                    ahead = None if isinstance(started, Stopped) else started
+                outcome = [*outcome, *validated(course, draft, trail.state)]
+        except BudgetSpentError as error:
+            # what the step ahead paid is on disk, and a resume finds it there
+            _drop(ahead)
+            ahead, trail = None, commit(trail, [Stopped("budget", str(error))], ports)
+            continue
+        trail = commit(trail, [*outcome, StepEnded(step)], ports, search.repeats)
+        check_outage(trail.state, outcome)
+        trail = rebudget(trail, ports)
+    return trail.state
+
+
+def start_draft(course: Course, step: int, seen: RunState, newest: RunState, *beside: StepPlan) -> Running[Draft] | Stopped:
+    """Start a step's proposals, unless the search ends or has no room for them now: then why.
+
+    Args:
+        course: of the run.
+        step: its index.
+        seen: the step's point on the trail.
+        newest: what is spent so far.
+        beside: what is in flight already.
+    """
+    search, ports = course.search, course.ports
+    plan = plan_step(seen, search, ports.models, step)
+    around = ports.surroundings()
+    why = why_stop(seen, search, around) or no_room(newest, [*beside, plan], search, around)
+    return why or ports.start(partial(draft_step, course, plan, seen))
+
+
+def _lead(trail: Trail, draft: Draft, child: Child, repeats: int) -> RunState:
+    """The state that the next step is planned from: after the draft's proposals, with the child standing in for its parents."""
+    for item in draft.made:
+        trail = trail.after(charged(item, trail.state, repeats))
+    return stand_in(trail.state, draft.plan.step, child.parents, child.texts)
+
+
+def _validation_alone(plan: StepPlan, state: RunState, repeats: int) -> StepPlan:
+    assert state.started is not None
+    return replace(plan, rollouts=repeats * (len(state.started.validation_ids) + len(state.started.extra_pin_ids)), proposals=0)
+
+
+def _drop(ahead: Running[Draft] | None) -> None:
+    if ahead is not None:
+        try:
+            ahead.result()
+        except BudgetSpentError:
+            return
+
+
+def take_window(trail: Trail, course: Course) -> RunState:
+    """Up to ``Search.window`` whole steps in flight, committed in their order; a step that stalls may be deferred, by an event."""
+    search, ports = course.search, course.ports
     flight = Flight(search, ports, partial(take_step, course))
     while trail.state.stopped is None:
         flight.fill(trail)
@@ -83,63 +150,6 @@ def rebudget(trail: Trail, ports: Ports) -> Trail:
     """The trail under the bounds that a person has asked for meanwhile."""
     budget = ports.surroundings().budget
     return trail if budget is None or budget == trail.state.budget else commit(trail, [BudgetChanged(budget)], ports)
-
-
-def take_step(course: Course, plan: StepPlan, state: RunState) -> list[Uncharged]:
-    """One step: a fan of proposals from one parent; the best accepted text of each module joins one child, which alone is validated. Or a merge."""
-    if plan.merge is not None:
-        return take_merge(plan.merge, state, course)
-    parent = plan.slots[0].parent
-    made = course.ports.gather([partial(take_slot, slot, state, course.search, course.facts, course.ports) for slot in plan.slots])
-    proposals = proposals_of(made)
-    texts = best_texts(proposals)
-    if len(texts) > 1 and (breach := course.facts.gate.program_breach(parent.candidate.replace(texts).texts)):
-        made.append(Uncharged(Unjoined(plan.step, (parent.index,), texts, breach)))
-        texts = best_text(proposals)
-    child = parent.candidate.replace(texts)
-    if texts and child.id not in state.seen:
-        made.append(validate(child, plan.step, (parent.index,), texts, state, course.search, course.ports))
-    return made
-
-
-def proposals_of(made: Sequence[Uncharged]) -> list[Proposed]:
-    """The proposals among a step's events."""
-    return [item.event for item in made if isinstance(item.event, Proposed)]
-
-
-def best_texts(proposals: Sequence[Proposed]) -> dict[str, str]:
-    """For each module the accepted text with the largest gain on its minibatch; of equal gains the lowest slot."""
-    kept: dict[str, tuple[float, str]] = {}
-    for proposal in proposals:
-        for module, text in proposal.texts.items() if proposal.status == "accepted" else ():
-            if module not in kept or proposal.gain > kept[module][0]:
-                kept[module] = proposal.gain, text
-    return {module: text for module, (_, text) in kept.items()}
-
-
-def best_text(proposals: Sequence[Proposed]) -> dict[str, str]:
-    """The texts of the accepted proposal with the largest gain; of equal gains the lowest slot."""
-    accepted = [proposal for proposal in proposals if proposal.status == "accepted"]
-    return dict(max(accepted, key=lambda proposal: proposal.gain).texts)
-
-
-def take_merge(plan: MergePlan, state: RunState, course: Course) -> list[Uncharged]:
-    """Try a merged child on a few validation examples; at least as good as the better parent there, it is validated in full (papers: GEPA §1.4)."""
-    search, event = course.search, merge_event(plan, state)
-    # each text passed where it was proposed; only what they are together is new
-    if breach := course.facts.gate.program_breach(plan.child.texts):
-        return [Uncharged(replace(event, status="rejected", code="contract", reason=breach))]
-    priority = (MINIBATCH_FIRST, plan.step)
-    trial = run_trial(course.ports, plan.child, plan.example_ids, repeats=search.repeats, sample=0, priority=priority)
-    event = replace(event, after=trial.values)
-    if trial.missing:
-        return [Uncharged(replace(event, reason=trial.missing), (trial,))]
-    child, better = sum(value for value in trial.values if value is not None), max(sum(row) for row in plan.before)
-    words = f"{better:g} to {child:g} on {len(plan.example_ids)} validation examples"
-    if child < better:
-        return [Uncharged(replace(event, status="rejected", code="not_better", reason=words), (trial,))]
-    validated = validate(plan.child, plan.step, plan.parents, event.texts, state, search, course.ports)
-    return [Uncharged(replace(event, status="accepted", code="improved", reason=words), (trial,)), validated]
 
 
 def commit(trail: Trail, events: Sequence[Event | Uncharged], ports: Ports, repeats: int = 1) -> Trail:

@@ -99,7 +99,7 @@ def _may_merge(state: RunState, search: Search, beside: Sequence[MergePlan | Mer
         return False
     newest = state.pool[len(state.pool) - 1]
     if search.merge == "paper":
-        return newest.step == state.next_step - 1 and len(newest.parents) == 1
+        return newest.step >= state.next_step - 1 and len(newest.parents) == 1
     return all(newest.step > merge.step for merge in (*state.merges[-1:], *beside))
 
 

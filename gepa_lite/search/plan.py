@@ -80,12 +80,22 @@ def plan_step(
     if merge is not None:
         return StepPlan(step, (), merge, (merge.rollouts + len(state.started.extra_pin_ids)) * search.repeats, 0)
     front = front_of(state, search)
-    parent = state.pool[int(front.members[search.parent_selector(front, stream(search.seed, "parent", step))])]
+    parent = _standing_for(
+        state, search, state.pool[int(front.members[search.parent_selector(front, stream(search.seed, "parent", step))])]
+    )
     slots = tuple(_slot(state, search, models, parent, step, index) for index in range(search.fan))
     rollouts = sum(len(slot.unpaid) + len(slot.example_ids) for slot in slots)
     rollouts += len(state.started.validation_ids) + len(state.started.extra_pin_ids)
     proposals = len(slots) * (len(state.rotation) if search.modules == "all" else 1)
     return StepPlan(step, slots, None, rollouts * search.repeats, proposals)
+
+
+def _standing_for(state: RunState, search: Search, chosen: Member) -> Member:
+    """A child whose validation is still running takes the place of its parents; where there is none, the chosen one itself."""
+    newest = state.pool[len(state.pool) - 1]
+    # the step that made it has not ended
+    waiting = search.overlaps and newest.step == state.next_step and newest.mean is None
+    return newest if waiting and chosen.index in newest.parents else chosen
 
 
 def _slot(state: RunState, search: Search, models: Mapping[str, float], parent: Member, step: int, index: int) -> Slot:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from gepa_lite.search.loop import Course
 from gepa_lite.search.state import RunState
+from gepa_lite.search.step import Course
 from gepa_lite.search.trail import Trail
 
 

@@ -32,6 +32,8 @@ class Search:
         fan: proposals from one parent at a time, on distinct minibatches, for modules in rotation; the best accepted text of each module joins one child, which alone is
             validated. 1 is the paper's loop.
         window: steps in flight. 1 is the paper's loop; more fill idle models and lower the score, since a step then can't see the outcome of the ones before.
+        overlap: a step's proposals are made while the child of the step before is validated, which stands in for its parent until its scores are known; False, the paper's, waits for them. Holds for a
+            window of 1 without ``patience``: otherwise steps overlap anyway.
         patience: seconds that a step which could be committed next keeps those behind it waiting; then the event ``Deferred`` lets them go on, and it is committed later. A resume reads the event;
             where a step is deferred is a matter of timing, so None, the default, waits.
         repeats: rollouts of an example whose mean is its value; for programs whose answers vary.
@@ -78,6 +80,7 @@ class Search:
     sampling: Literal["epoch", "hard"] = "epoch"
     fan: int = 4
     window: int = 1
+    overlap: bool = True
     patience: float | None = None
     repeats: int = 1
     selector: str | Selector = "top_k_pareto"
@@ -152,8 +155,20 @@ class Search:
             UsageError: an unknown rule.
         """
         check_names(cls, changes)
-        paper: dict[str, Any] = {"fan": 1, "selector": "pareto", "modules": "round_robin", "validation": "full", "merge": "none"}
+        paper: dict[str, Any] = {
+            "fan": 1,
+            "overlap": False,
+            "selector": "pareto",
+            "modules": "round_robin",
+            "validation": "full",
+            "merge": "none",
+        }
         return cls(**{**paper, **changes})
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether proposals are made beside the validation before them."""
+        return self.overlap and self.window == 1 and self.patience is None
 
     @property
     def least_minibatch(self) -> int:

@@ -57,6 +57,7 @@ def validate(
     state: RunState,
     search: Search,
     ports: Ports,
+    pinned: Trial | None = None,
 ) -> Uncharged:
     """Run a child on the pins, and where it holds them on the validation set.
 
@@ -68,9 +69,10 @@ def validate(
         state: what it is compared with.
         search: the rules.
         ports: the way to the world.
+        pinned: its rollouts on the pins, where it was run on them already.
     """
     assert state.started is not None
-    pinned = run_trial(ports, child, state.started.pin_ids, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, step))
+    pinned = pinned or run_pins(child, step, state, search, ports)
     broken = broken_pins(state, pinned)
     if broken:
         pins = tuple(state.started.pin_ids[place] for place in broken)
@@ -99,6 +101,12 @@ def validate(
     cells = (*values, *padding)
     objectives_by_name = {**joined, **own_objectives(search, child.texts, state.calls, cells)}
     return Uncharged(Validated(step, parents, texts, cells, objectives=objectives_by_name, unrun=unrun), (pinned, *trials))
+
+
+def run_pins(child: Candidate, step: int, state: RunState, search: Search, ports: Ports) -> Trial:
+    """A child's rollouts on the pins."""
+    assert state.started is not None
+    return run_trial(ports, child, state.started.pin_ids, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, step))
 
 
 def broken_pins(state: RunState, pinned: Trial) -> list[int]:

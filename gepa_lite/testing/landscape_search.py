@@ -17,10 +17,11 @@ from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.lm.protocol import Completion
 from gepa_lite.search.gate import Gate
-from gepa_lite.search.loop import Course, search_loop
+from gepa_lite.search.loop import search_loop
 from gepa_lite.search.ports import ProgramFacts, WhenAsked
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
+from gepa_lite.search.step import Course
 from gepa_lite.search.stop_rules import Surroundings
 from gepa_lite.search.trail import follow
 from gepa_lite.testing.landscape_words import sentences_of
@@ -112,7 +113,7 @@ def run_landscape(land: Landscape, search: Search, budget: Budget, *, seed: int 
         budget,
     )
     facts = ProgramFacts("", dict.fromkeys(land.modules, "message -> result"), Gate(Contracts(max_tokens=rules.max_prompt_tokens)))
-    state = search_loop(follow([started], rules.window), Course(rules, facts, ports))
+    state = search_loop(follow([started], rules), Course(rules, facts, ports))
     return LandscapeRun(state, state.best.candidate.texts, tuple(ports.curve), land.attainable)
 
 
