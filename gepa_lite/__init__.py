@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from gepa_lite.program.program import Program
     from gepa_lite.program.recorder import carry
     from gepa_lite.program.signature import Signature
+    from gepa_lite.prompt_files.reading import PromptFiles, prompts_from
     from gepa_lite.prompting import prompt, use_prompts
     from gepa_lite.report.html import report_html
     from gepa_lite.report.markdown import report_markdown
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from gepa_lite.search.search import Search
     from gepa_lite.ship.registry import Registry
     from gepa_lite.ship.result import Result
+    from gepa_lite.ship.write_back import WrittenBack, write_back
     from gepa_lite.splitting import Splits, split
     from gepa_lite.store.purge import Purged, purge
 
@@ -88,6 +90,7 @@ _HOMES = {
     "Outputs": "program.outputs",
     "Params": "lm.protocol",
     "Program": "program.program",
+    "PromptFiles": "prompt_files.reading",
     "Prompts": "bundle",
     "Purged": "store.purge",
     "Recheck": "aftercare.recheck",
@@ -106,6 +109,7 @@ _HOMES = {
     "Usage": "core.call",
     "UsageError": "errors",
     "Wrapped": "adapters.function.wrapped",
+    "WrittenBack": "ship.write_back",
     "apply_prompts": "adapters.adapt",
     "attribute_to": "adapters.recording.scope",
     "carry": "program.recorder",
@@ -121,6 +125,7 @@ _HOMES = {
     "optimize": "api",
     "plot": "report.plots",
     "prompt": "prompting",
+    "prompts_from": "prompt_files.reading",
     "purge": "store.purge",
     "recheck": "aftercare.recheck",
     "report_html": "report.html",
@@ -129,6 +134,7 @@ _HOMES = {
     "transitions": "insight.transitions",
     "use_prompts": "prompting",
     "wrap": "adapters.function.wrapped",
+    "write_back": "ship.write_back",
 }
 
 __all__ = [
@@ -162,6 +168,7 @@ __all__ = [
     "Outputs",
     "Params",
     "Program",
+    "PromptFiles",
     "Prompts",
     "Purged",
     "Recheck",
@@ -180,6 +187,7 @@ __all__ = [
     "Usage",
     "UsageError",
     "Wrapped",
+    "WrittenBack",
     "apply_prompts",
     "attribute_to",
     "carry",
@@ -195,6 +203,7 @@ __all__ = [
     "optimize",
     "plot",
     "prompt",
+    "prompts_from",
     "purge",
     "recheck",
     "report_html",
@@ -203,6 +212,7 @@ __all__ = [
     "transitions",
     "use_prompts",
     "wrap",
+    "write_back",
 ]
 
 

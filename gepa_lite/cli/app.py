@@ -27,6 +27,7 @@ from gepa_lite.cli import (
     run,
     show,
     ui,
+    write_back,
 )
 from gepa_lite.cli.exit_codes import MEANINGS, ExitCode, code_of
 from gepa_lite.cli.output import say
@@ -104,6 +105,7 @@ app.command("plot")(report.plot)
 app.command("ui")(ui.ui)
 app.command("export")(export.export)
 app.command("import")(export.import_folder)
+app.command("write-back")(write_back.write_back)
 app.command("diff")(diff.diff)
 app.command("recheck")(recheck.recheck)
 app.command("purge")(purge.purge)

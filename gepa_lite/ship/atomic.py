@@ -29,8 +29,8 @@ def write_atomically(path: Path, text: str) -> Path:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # a temporary file is private to its owner; a shipped file is as readable as any other
-        Path(file.name).chmod(0o666 & ~_umask())
+        # a temporary file is private to its owner; a new file is as readable as any other, a replaced one stays as it was
+        Path(file.name).chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
         Path(file.name).replace(path)
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror}.") from error
