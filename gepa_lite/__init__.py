@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from gepa_lite.lm.callable_lm import CallableLM
     from gepa_lite.lm.litellm_client import LiteLLM
     from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
+    from gepa_lite.probing.outcome import ProbeResult
+    from gepa_lite.probing.probe import probe
     from gepa_lite.program.chat import ChatModel
     from gepa_lite.program.code import Code
     from gepa_lite.program.module import Module
@@ -89,6 +91,7 @@ _HOMES = {
     "Objective": "core.feedback",
     "Outputs": "program.outputs",
     "Params": "lm.protocol",
+    "ProbeResult": "probing.outcome",
     "Program": "program.program",
     "PromptFiles": "prompt_files.reading",
     "Prompts": "bundle",
@@ -124,6 +127,7 @@ _HOMES = {
     "measures": "insight.measures",
     "optimize": "api",
     "plot": "report.plots",
+    "probe": "probing.probe",
     "prompt": "prompting",
     "prompts_from": "prompt_files.reading",
     "purge": "store.purge",
@@ -167,6 +171,7 @@ __all__ = [
     "Objective",
     "Outputs",
     "Params",
+    "ProbeResult",
     "Program",
     "PromptFiles",
     "Prompts",
@@ -202,6 +207,7 @@ __all__ = [
     "measures",
     "optimize",
     "plot",
+    "probe",
     "prompt",
     "prompts_from",
     "purge",

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import gepa_lite as gl
 from gepa_lite.cli.app import app
-from gepa_lite.forecast.advice import ENOUGH_PROPOSALS, Advice
+from gepa_lite.forecast.advice import ENOUGH_PROPOSALS, Caution
 from gepa_lite.forecast.course import Case, Cost, Shape, follow
 from gepa_lite.testing import ScriptedLM
 from tests.triage import answer, program, reflector, rows
@@ -25,7 +25,7 @@ def estimate_of(tmp_path: Path, **options: Any) -> gl.Estimate:
     return gl.estimate(settings.pop("program", program()), TRAIN, settings.pop("validation", VALIDATION), **settings)
 
 
-def advice_of(estimate: gl.Estimate, code: str) -> Advice:
+def advice_of(estimate: gl.Estimate, code: str) -> Caution:
     return next(advice for advice in estimate.warnings if advice.code == code)
 
 

@@ -19,6 +19,7 @@ from gepa_lite.cli import (
     export,
     measures,
     models,
+    probe,
     purge,
     recheck,
     registry,
@@ -108,6 +109,7 @@ app.command("import")(export.import_folder)
 app.command("write-back")(write_back.write_back)
 app.command("diff")(diff.diff)
 app.command("recheck")(recheck.recheck)
+app.command("probe")(probe.probe)
 app.command("purge")(purge.purge)
 app.command("demo")(demo.demo)
 app.add_typer(models.app, name="models")

@@ -21,7 +21,7 @@ _LEAST_VALIDATION = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class Caution:
     """A warning, with the change that mends it.
 
     Attributes:
@@ -38,7 +38,7 @@ class Advice:
         return f"{self.what} {' Or: '.join(self.do)}".strip()
 
 
-def advise(spec: RunSpec, shape: Shape, likely: Case, tally: Tally, samples: Samples, unpriced: tuple[str, ...]) -> list[Advice]:
+def advise(spec: RunSpec, shape: Shape, likely: Case, tally: Tally, samples: Samples, unpriced: tuple[str, ...]) -> list[Caution]:
     """The warnings for a run.
 
     Args:
@@ -53,11 +53,11 @@ def advise(spec: RunSpec, shape: Shape, likely: Case, tally: Tally, samples: Sam
     if tally.proposals < FEW_PROPOSALS:
         bound = f"the bound on {tally.ended_by}" if tally.ended_by else "the settings"
         what = f"Only about {tally.proposals:.0f} proposals fit: {bound} ends the search. Fewer than {FEW_PROPOSALS} seldom find anything."
-        found.append(Advice("few_proposals", what, tuple(_more_proposals(shape, likely, tally))))
+        found.append(Caution("few_proposals", what, tuple(_more_proposals(shape, likely, tally))))
     # one that few proposals are left beside: a large budget may well spend most on validation
     if tally.validation_share > VALIDATION_EATS and tally.proposals < 4 * ENOUGH_PROPOSALS:
         what = f"Validation takes {tally.validation_share:.0%} of the rollouts ({tally.seed:.0f} for the seed, {tally.children:.0f} for its children)."
-        found.append(Advice("validation", what, tuple(_less_validation(shape, likely, tally))))
+        found.append(Caution("validation", what, tuple(_less_validation(shape, likely, tally))))
     return [*found, *_of_samples(spec, samples), *_of_prices(unpriced)]
 
 
@@ -141,33 +141,33 @@ def _number(amount: float) -> str:
     return f"{amount:g}" if amount < 1e6 else f"{amount:.0f}"
 
 
-def _of_samples(spec: RunSpec, samples: Samples) -> list[Advice]:
+def _of_samples(spec: RunSpec, samples: Samples) -> list[Caution]:
     found, count = [], len(samples.rollouts)
     best = spec.search.objective.best
     failed = [rollout.failure for rollout in samples.scored if rollout.failure is not None]
     missing = [rollout.failure for rollout in samples.rollouts if rollout.missing and rollout.failure is not None]
     if failed:
         what = f"{len(failed)} of {count} sample rollouts failed: {_cut(failed[0].message)}"
-        found.append(Advice("failing", what, ("Look at it before the run, unless the prompt is to repair it.",)))
+        found.append(Caution("failing", what, ("Look at it before the run, unless the prompt is to repair it.",)))
     if missing:
         what = f"{len(missing)} of {count} sample rollouts have no score, for reasons outside the program: {_cut(missing[0].message)}"
-        found.append(Advice("missing", what, ("Run `gepa-lite check`.",)))
+        found.append(Caution("missing", what, ("Run `gepa-lite check`.",)))
     if (
         count > 1
         and len(samples.scored) == count
         and all(rollout.value is not None and rollout.value >= best for rollout in samples.scored)
     ):
         what = f"All {count} sample rollouts have the best possible score: there may be little to learn."
-        found.append(Advice("perfect", what, ("Score the seed by gl.evaluate first, or use harder examples.",)))
+        found.append(Caution("perfect", what, ("Score the seed by gl.evaluate first, or use harder examples.",)))
     return found
 
 
-def _of_prices(unpriced: tuple[str, ...]) -> list[Advice]:
+def _of_prices(unpriced: tuple[str, ...]) -> list[Caution]:
     if not unpriced:
         return []
     names = ", ".join(unpriced)
     give = f"Give it: prices={{{unpriced[0]!r}: (USD per million input tokens, per million output tokens)}}."
-    return [Advice("price", f"The price of {names} is not known, so dollars are not.", (give,))]
+    return [Caution("price", f"The price of {names} is not known, so dollars are not.", (give,))]
 
 
 def _cut(text: str) -> str:

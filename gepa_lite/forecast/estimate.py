@@ -13,7 +13,7 @@ from gepa_lite.core.budget import Budget
 from gepa_lite.core.call import Usage
 from gepa_lite.errors import ModelsDownError, UsageError
 from gepa_lite.executors.workers import WorkersSpec
-from gepa_lite.forecast.advice import Advice, advise
+from gepa_lite.forecast.advice import Caution, advise
 from gepa_lite.forecast.course import Case, Cost, Tally, follow, shape_of
 from gepa_lite.forecast.samples import Samples, take_samples
 from gepa_lite.forecast.units import measure
@@ -86,7 +86,7 @@ class Estimate:
     samples: int
     sample_scores: Sequence[float | None]
     sample_cost: Usage
-    warnings: Sequence[Advice]
+    warnings: Sequence[Caution]
     assumed: Sequence[str]
     notices: Sequence[str]
     run: Path

@@ -1,0 +1,232 @@
+"""What a probe found: each variant's rates on the same parents and minibatches, who is not beaten in both cost and rate, and whether the data can tell."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from gepa_lite.insight.distance import cosine_distances, hashed_ngrams
+from gepa_lite.insight.trajectory import share_interval
+from gepa_lite.insight.transitions import TransitionRecord
+from gepa_lite.search.verdict import sign_test
+
+LEVEL = 0.05
+"""Of the test between two variants; it is not corrected for their number, since the question is whether to look on, not whether to publish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """How one variant fared.
+
+    Attributes:
+        name: of the variant.
+        asked: rounds in which it was asked, those lost to outages apart.
+        refined: in which its child was strictly better than the parent on the round's minibatch.
+        rate: ``refined / asked``: a reply that can't be used was paid for too.
+        low: lower end of the 95 % Wilson interval.
+        high: upper end.
+        valid: rounds in which its child was run: the study's local refinement rate is ``refined / valid``.
+        unusable: replies without a usable text, by reason.
+        gain: mean score gained an example over all rounds asked; nothing where there was no child.
+        distance: mean distance of parent's and child's text; NaN where there is none.
+        lost: rounds lost to outages.
+        tokens: of its reflections.
+        usd: of its reflections; None where a price is unknown.
+        seconds: of its reflections, mean.
+        cost: a round, in dollars where all prices are known and above zero, else in tokens.
+        cost_per_refinement: likewise; None without a refinement.
+        rounds: refined or not, by step.
+    """
+
+    name: str
+    asked: int
+    refined: int
+    rate: float
+    low: float
+    high: float
+    valid: int
+    unusable: Mapping[str, int]
+    gain: float
+    distance: float
+    lost: int
+    tokens: int
+    usd: float | None
+    seconds: float
+    cost: float
+    cost_per_refinement: float | None
+    rounds: Mapping[int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """The leader beside another variant, on the rounds that both were asked in.
+
+    Attributes:
+        name: of the other.
+        won: rounds in which the leader's child was a refinement and the other's was not.
+        lost: the other way round.
+        p: two-sided exact sign test.
+        needed: rounds after which a difference of this size would show in four of five probes; None where there is no difference.
+    """
+
+    name: str
+    won: int
+    lost: int
+    p: float
+    needed: int | None
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What ``gl.probe`` found; ``print`` it.
+
+    Attributes:
+        tried: the variants, in the order given.
+        unit: of costs: ``"USD"`` or ``"tokens"``.
+        front: names of variants that no other beats in cost and rate at once.
+        leader: the one with the highest rate; of equal ones the cheapest.
+        against: the leader beside each other one.
+        recommended: the leader, or of those that the data can't tell from it the one with the cheapest refinement.
+        told: whether the leader is shown to refine more than every other one.
+        rounds: that were made.
+        stopped: why it ended.
+        run: its folder.
+    """
+
+    tried: Sequence[Tried]
+    unit: str
+    front: tuple[str, ...]
+    leader: str
+    against: Sequence[Against]
+    recommended: str
+    told: bool
+    rounds: int
+    stopped: str
+    run: Path
+
+    def of(self, name: str) -> Tried:
+        """A variant by its name."""
+        return next(each for each in self.tried if each.name == name)
+
+    def to_data(self) -> dict[str, Any]:
+        """JSON types; what is not a number is null."""
+        data: dict[str, Any] = _plain({**dataclasses.asdict(self), "run": str(self.run)})
+        return data
+
+    def __str__(self) -> str:
+        from gepa_lite.probing.table import probe_table
+
+        return probe_table(self)
+
+
+def outcome_of(records: Sequence[TransitionRecord], names: Sequence[str], stopped: str, run: Path) -> ProbeResult:
+    """What the records of a probe show.
+
+    Args:
+        records: of its run.
+        names: of the variants, by slot.
+        stopped: why it ended.
+        run: its folder.
+    """
+    groups: list[dict[int, list[TransitionRecord]]] = [{} for _ in names]
+    for record in records:
+        groups[record.slot].setdefault(record.iteration, []).append(record)
+    priced = bool(records) and all(r.cost is not None and r.cost > 0 for r in records if r.tokens)
+    tried = [_tried(name, rounds, priced) for name, rounds in zip(names, groups, strict=True)]
+    leader = max(tried, key=lambda each: (each.rate, -each.cost))
+    against = [_against(leader, each) for each in tried if each is not leader]
+    alike = [leader, *(each for each, row in zip([t for t in tried if t is not leader], against, strict=True) if row.p >= LEVEL)]
+    paying = [each for each in alike if each.cost_per_refinement is not None]
+    recommended = min(paying, key=lambda each: each.cost_per_refinement or 0.0) if paying else leader
+    return ProbeResult(
+        tried=tried,
+        unit="USD" if priced else "tokens",
+        front=tuple(each.name for each in tried if not any(_beats(other, each) for other in tried)),
+        leader=leader.name,
+        against=against,
+        recommended=recommended.name,
+        told=len(alike) == 1,
+        rounds=len({step for rounds in groups for step, row in rounds.items() if any(r.status != "infra" for r in row)}),
+        stopped=stopped,
+        run=run,
+    )
+
+
+def _tried(name: str, rounds: Mapping[int, Sequence[TransitionRecord]], priced: bool) -> Tried:
+    """One variant; a round has one record a module, which share their scores."""
+    asked = {step: row for step, row in rounds.items() if all(record.status != "infra" for record in row)}
+    refined = {step: row[0].label == "improved" for step, row in asked.items()}
+    records = [record for row in asked.values() for record in row]
+    unusable: dict[str, int] = {}
+    for record in records:
+        if not record.child_text:
+            unusable[record.code] = unusable.get(record.code, 0) + 1
+    low, high = share_interval(sum(refined.values()), len(asked))
+    tokens = sum(record.tokens.get("input", 0) + record.tokens.get("output", 0) for record in records)
+    usd = None if any(record.cost is None for record in records if record.tokens) else sum(record.cost or 0.0 for record in records)
+    spent, wins = (usd or 0.0) if priced else float(tokens), sum(refined.values())
+    return Tried(
+        name=name,
+        asked=len(asked),
+        refined=wins,
+        rate=wins / len(asked) if asked else 0.0,
+        low=low,
+        high=high,
+        valid=sum(row[0].delta is not None for row in asked.values()),
+        unusable=unusable,
+        gain=fmean(row[0].delta or 0.0 for row in asked.values()) if asked else 0.0,
+        distance=_distance(records),
+        lost=len(rounds) - len(asked),
+        tokens=tokens,
+        usd=usd,
+        seconds=fmean(record.wall for record in records) if records else 0.0,
+        cost=spent / len(asked) if asked else math.inf,
+        cost_per_refinement=spent / wins if wins else None,
+        rounds=refined,
+    )
+
+
+def _distance(records: Sequence[TransitionRecord]) -> float:
+    written = [record for record in records if record.child_text]
+    if not written:
+        return math.nan
+    old, new = (hashed_ngrams(texts) for texts in ([r.parent_text for r in written], [r.child_text for r in written]))
+    return float(cosine_distances(old, new).diagonal().mean())
+
+
+def _against(leader: Tried, other: Tried) -> Against:
+    both = [step for step in leader.rounds if step in other.rounds]
+    won = sum(leader.rounds[step] and not other.rounds[step] for step in both)
+    lost = sum(other.rounds[step] and not leader.rounds[step] for step in both)
+    return Against(other.name, won, lost, sign_test(won, lost), rounds_needed(won, lost, len(both)))
+
+
+def rounds_needed(won: int, lost: int, rounds: int) -> int | None:
+    """Paired rounds after which McNemar's test shows a difference of this size at 5 % in four of five probes (normal approximation, Connor 1987); None for no difference.
+
+    Example:
+        >>> rounds_needed(6, 2, 20)
+        77
+    """
+    if won <= lost or not rounds:
+        return None
+    apart, differ = (won - lost) / rounds, (won + lost) / rounds
+    root = 1.959964 * math.sqrt(differ) + 0.841621 * math.sqrt(max(0.0, differ - apart**2))
+    return math.ceil(root**2 / apart**2)
+
+
+def _beats(one: Tried, other: Tried) -> bool:
+    return one.cost <= other.cost and one.rate >= other.rate and (one.cost < other.cost or one.rate > other.rate)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,210 @@
+"""The probe: all variants on the same parents and minibatches, within budget and resume, and a recommendation that says when the data can't tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import gepa_lite as gl
+from gepa_lite.cli.app import app
+from gepa_lite.core.events import Proposed
+from gepa_lite.errors import UsageError
+from gepa_lite.insight.training_rows import training_rows
+from gepa_lite.insight.transitions import TransitionRecord
+from gepa_lite.probing.outcome import outcome_of, rounds_needed
+from gepa_lite.probing.variants import variants_of
+from gepa_lite.store.run_store import RunStore
+from gepa_lite.testing import ScriptedLM
+from tests import triage
+from tests.test_transitions import a_record
+
+
+def models() -> list[ScriptedLM]:
+    vain = ScriptedLM(lambda request: "<prompt>Decide how urgent it is, with care.</prompt>", name="vain")
+    return [vain, ScriptedLM(triage.reflect, name="good"), ScriptedLM("no prompt here", name="mute")]
+
+
+def probe(folder: Path, lms: Any = None, rounds: int = 6, **options: Any) -> gl.ProbeResult:
+    given = {"models": models() if lms is None else lms, "rounds": rounds, "run": folder, **options}
+    return gl.probe(triage.program(), triage.rows(12, 1), triage.rows(20, 2), **given)
+
+
+def proposals(folder: Path) -> list[Proposed]:
+    with RunStore.read(folder) as store:
+        return [event for event in store.events() if isinstance(event, Proposed)]
+
+
+def test_all_models_meet_the_same_parents_and_minibatches(tmp_path: Path) -> None:
+    found = probe(tmp_path / "a")
+    rounds: dict[int, list[Proposed]] = {}
+    for proposal in proposals(tmp_path / "a"):
+        if proposal.status != "skipped":
+            rounds.setdefault(proposal.step, []).append(proposal)
+    assert len(rounds) == found.rounds == 6
+    for row in rounds.values():
+        assert [proposal.model for proposal in row] == ["vain", "good", "mute"]
+        assert len({(p.parent, p.modules, p.example_ids, p.before) for p in row}) == 1
+    assert len({row[0].modules for row in rounds.values()}) > 1 or len({row[0].parent for row in rounds.values()}) > 1
+    good, mute, vain = found.of("good"), found.of("mute"), found.of("vain")
+    assert found.leader == "good"
+    assert good.refined > vain.refined == mute.refined == 0
+    assert mute.unusable == {"no_block": 6}
+    assert mute.valid == 0
+    assert mute.asked == good.asked == 6
+    assert good.low < good.rate < good.high
+    assert good.distance > 0
+    assert found.unit == "tokens"
+    assert good.cost_per_refinement == good.tokens / good.refined
+    assert vain.cost_per_refinement is None
+    assert "good" in found.front
+    assert json.loads(json.dumps(found.to_data()))["leader"] == "good"
+    assert "no_block" in str(found)
+
+
+def test_a_probe_goes_on_where_it_stopped_and_a_finished_one_is_only_read(tmp_path: Path) -> None:
+    whole, lms = probe(tmp_path / "whole"), models()
+    first = probe(tmp_path / "parts", lms, budget=gl.Budget(rollouts=70))
+    assert first.rounds < 6
+    again = probe(tmp_path / "parts", lms, budget=gl.Budget(rollouts=400))
+    assert again.rounds == 6
+    assert [each.rounds for each in again.tried] == [each.rounds for each in whole.tried]
+    calls = [lm.calls for lm in lms]
+    third = probe(tmp_path / "parts", lms, budget=gl.Budget(rollouts=400))
+    assert str(third) == str(again)
+    assert [lm.calls for lm in lms] == calls
+    with pytest.raises(UsageError, match="optimizer"):
+        probe(tmp_path / "parts", lms, rounds=7, budget=gl.Budget(rollouts=400))
+
+
+def test_the_budget_holds(tmp_path: Path) -> None:
+    probe(tmp_path / "a", budget=gl.Budget(rollouts=61))
+    result_spend = sum(proposal.spend.rollouts for proposal in proposals(tmp_path / "a"))
+    assert 20 + result_spend <= 61
+
+
+def test_settings_are_changed_one_at_a_time_and_judged_on_one_minibatch(tmp_path: Path) -> None:
+    template = "{{ prompt }}\n<current>\n{{ prompt }}\n</current>\n{% for lesson in lessons %}{{ lesson.feedback }}\n{% endfor %}"
+    seen: list[str] = []
+
+    def reflect(request: gl.Request) -> str:
+        seen.append(request.messages[0]["content"])
+        return triage.reflect(request) if "<edit>" not in seen[-1] else "<edit><add>rule refund.</add></edit>"
+
+    settings = {"minibatch": [1, 6], "horizon": ["episode"], "proposer": ["edit"], "temperature": [0.2], "template": {"mine": template}}
+    found = probe(tmp_path / "a", [ScriptedLM(reflect, name="lm")], rounds=2, settings=settings)
+    names = ["as it is", "minibatch=1", "minibatch=6", "horizon=episode", "proposer=edit", "temperature=0.2", "template=mine"]
+    assert [each.name for each in found.tried] == names
+    first = [p for p in proposals(tmp_path / "a") if p.step == 0]
+    assert {len(p.example_ids) for p in first} == {6}
+    assert [p.shown.get("examples") for p in first] == [3, 1, 6, 3, 3, 3, 3]
+    assert [p.proposer for p in first] == ["rewrite"] * 4 + ["edit"] + ["rewrite"] * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"size": [3]}, "size"),
+        ({"minibatch": [0]}, "minibatch"),
+        ({"proposer": ["shout"]}, "proposer"),
+        ({"temperature": ["hot"]}, "temperature"),
+        ({"minibatch": [3]}, "at least two"),
+    ],
+)
+def test_settings_that_are_none_are_refused(settings: Any, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        variants_of({"lm": ScriptedLM("x")}, settings, gl.Search())
+
+
+def test_what_a_probe_does_not_take(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="at least two"):
+        probe(tmp_path / "a", [ScriptedLM("x", name="alone")])
+    with pytest.raises(UsageError, match="not both"):
+        probe(tmp_path / "a", settings=True)
+    with pytest.raises(UsageError, match="rounds"):
+        probe(tmp_path / "a", rounds=0)
+    with pytest.raises(UsageError, match="no test set"):
+        probe(tmp_path / "a", testset=triage.rows(10, 5))
+
+
+def records(outcomes: dict[int, list[bool]], costs: list[float]) -> list[TransitionRecord]:
+    """By slot: refined or not in each round."""
+    return [
+        a_record(
+            slot=slot,
+            iteration=step,
+            label="improved" if won else "no_change",
+            delta=0.5 if won else 0.0,
+            cost=costs[slot],
+            tokens={"input": 10, "output": 10},
+            wall=1.0,
+        )
+        for slot, row in outcomes.items()
+        for step, won in enumerate(row)
+    ]
+
+
+def test_a_clear_leader_is_told() -> None:
+    found = outcome_of(records({0: [True] * 12, 1: [False] * 12}, [0.02, 0.01]), ["strong", "weak"], "done", Path("run"))
+    assert found.told
+    assert found.recommended == found.leader == "strong"
+    assert found.front == ("strong", "weak")
+    assert found.unit == "USD"
+    assert found.of("strong").cost_per_refinement == pytest.approx(0.02)
+    assert "Recommended: strong. It refines more often than every other one" in str(found)
+
+
+def test_where_the_data_cannot_tell_it_says_so_and_takes_the_cheaper() -> None:
+    outcomes = {0: [True, True, True, False, False, True], 1: [True, True, False, False, False, True], 2: [False] * 6}
+    found = outcome_of(records(outcomes, [0.09, 0.01, 0.01]), ["dear", "cheap", "poor"], "done", Path("run"))
+    assert not found.told
+    assert found.leader == "dear"
+    assert found.recommended == "cheap"
+    assert found.front == ("dear", "cheap")
+    assert "The data can't tell dear from cheap: 1 rounds to 0" in str(found)
+    assert "rounds to show" in str(found)
+    none = outcome_of(records({0: [False], 1: [False]}, [0.1, 0.1]), ["a", "b"], "done", Path("run"))
+    assert "Nothing was refined" in str(none)
+
+
+def test_rounds_needed() -> None:
+    assert rounds_needed(3, 3, 10) is None
+    assert rounds_needed(0, 0, 0) is None
+    few, many = rounds_needed(10, 0, 12), rounds_needed(6, 5, 12)
+    assert few is not None
+    assert many is not None
+    assert few < 20 < 500 < many
+
+
+def test_a_probe_gives_pairs_of_replies_to_one_question(tmp_path: Path) -> None:
+    worse = ScriptedLM(lambda request: "<prompt>urgent: say low.</prompt>", name="worse")
+    found = probe(tmp_path / "a", [ScriptedLM(triage.reflect, name="good"), worse])
+    pairs = list(training_rows(gl.transitions(found.run), "preferences"))
+    assert pairs
+    assert any(pair["same_prompt"] for pair in pairs)
+
+
+def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "made.py").write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+        "from tests import triage\n"
+        "from gepa_lite.testing import ScriptedLM\n"
+        "def make():\n    return triage.Triage(lm=ScriptedLM(lambda r: triage.reflect(r) if '<prompt>' in str(r.messages) else triage.answer(r), name='task'))\n",
+        encoding="utf-8",
+    )
+    for name, rows in (("train", triage.rows(12, 1)), ("val", triage.rows(12, 2))):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    words = ["probe", "--program", "made:make", "--train", "train.jsonl", "--val", "val.jsonl", "--vary", "minibatch=1,4", "--rounds", "2"]
+    done = CliRunner().invoke(app, [*words, "--run", "p", "--json"])
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.stdout)
+    assert [each["name"] for each in data["tried"]] == ["as it is", "minibatch=1", "minibatch=4"]
+    again = CliRunner().invoke(app, [*words, "--run", "p"])
+    assert "as it is" in again.stdout
+    refused = CliRunner().invoke(app, [*words[:-4], "--vary", "minibatch"])
+    assert refused.exit_code == 2
