@@ -85,7 +85,7 @@ def probe(
         >>> found.leader, found.of("good").refined, found.of("poor").refined, found.told
         ('good', 1, 0, False)
     """
-    given = {"feedback": feedback, "budget": budget, "search": dataclasses.replace(search or Search(), fan=1)}
+    given: dict[str, Any] = {"feedback": feedback, "budget": budget, "search": dataclasses.replace(search or Search(), fan=1)}
     reflectors: ReflectionSpec | None = None if models is None else dict.fromkeys(models, 1.0)
     prepared = prepare(program, trainset, valset, reflection_lm=reflectors, **given, **options)
     return run_probe(prepared, settings, rounds, run)

@@ -12,11 +12,12 @@ from gepa_lite.errors import BudgetSpentError
 from gepa_lite.probing.variants import Variant
 from gepa_lite.search.charges import Uncharged
 from gepa_lite.search.components import choose_modules
-from gepa_lite.search.loop import Course, check_outage, commit
+from gepa_lite.search.loop import check_outage, commit
 from gepa_lite.search.plan import Slot, StepPlan, plan_step
 from gepa_lite.search.propose import MINIBATCH_FIRST
 from gepa_lite.search.rewrite import Rewriting, rewrite
 from gepa_lite.search.state import RunState
+from gepa_lite.search.step import Course
 from gepa_lite.search.stop import no_room, why_stop
 from gepa_lite.search.trail import Trail
 from gepa_lite.search.trial import Trial, run_trial

@@ -68,7 +68,7 @@ class Tempered:
         return self.lm.complete(dataclasses.replace(request, params=dataclasses.replace(request.params, temperature=self.temperature)))
 
 
-def variants_of(models: Mapping[str, LM], settings: Mapping[str, Sequence[Any]], search: Search) -> list[Variant]:
+def variants_of(models: Mapping[str, LM], settings: Mapping[str, Sequence[Any] | Mapping[str, Any]], search: Search) -> list[Variant]:
     """The ways that are compared: the search's own rules with each model; with ``settings``, the first model with one rule changed at a time.
 
     Args:
