@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gepa_lite.adapters.adapt import adapt
-from gepa_lite.budgeting import DEFAULT_PROPOSALS, after_words, check_budget, default_budget
+from gepa_lite.budgeting import after_words, check_budget, default_budget
 from gepa_lite.core.budget import Budget
 from gepa_lite.core.events import Event
 from gepa_lite.core.example import check_splits
@@ -203,7 +203,6 @@ def prepare(
     spec.prices.check_names([lm.describe().name for lm in spec.models])
     if budget is None:
         spec = spec.with_budget(default_budget(spec))
-        notices.append(f"No budget was given: {spec.budget.describe()}, which pays for about {DEFAULT_PROPOSALS} proposals.")
     if spec.curve or search.shorten:
         notices.append(f"Of the budget {spec.rollouts_after} rollouts are kept for after the search: {after_words(spec)}.")
     check_budget(spec)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gepa_lite.core.budget import Budget
 from gepa_lite.errors import UsageError
-from gepa_lite.run_spec import RunSpec
+from gepa_lite.run_spec import DEFAULT_PROPOSALS, RunSpec
 
-DEFAULT_PROPOSALS, DEFAULT_ACCEPTED = 20, 6
-"""What the default budget pays for: so many proposals, of which so many are accepted and validated."""
+DEFAULT_ACCEPTED = 6
+"""Of ``DEFAULT_PROPOSALS`` so many are accepted and validated in what the default budget pays for."""
 
 DEFAULT_USD = 2.0
 """The cap that applies to models with a price when no budget is given."""

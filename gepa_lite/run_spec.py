@@ -23,6 +23,9 @@ from gepa_lite.search.procedure import Procedure
 from gepa_lite.search.search import Search
 from gepa_lite.store.protocol import Store
 
+DEFAULT_PROPOSALS = 20
+"""What the default budget pays for."""
+
 _SAMPLED_KEY = "sampled"
 """The meta entry of a store that holds rollouts taken before its run."""
 

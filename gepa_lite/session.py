@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gepa_lite.briefing import fitted, gate_of, program_facts
@@ -27,7 +26,7 @@ from gepa_lite.lm.client import call_key
 from gepa_lite.lm.protocol import Completion, Params, Request
 from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import Judge
-from gepa_lite.run_spec import RunSpec, check_same_run, check_samples
+from gepa_lite.run_spec import DEFAULT_PROPOSALS, RunSpec, check_same_run, check_samples
 from gepa_lite.search.finish import Ending, finish
 from gepa_lite.search.loop import commit, search_loop
 from gepa_lite.search.ports import Running, WhenAsked
@@ -40,6 +39,7 @@ from gepa_lite.search.trail import Trail, follow
 from gepa_lite.store.asks import Asks
 from gepa_lite.store.memory import MemoryStore
 from gepa_lite.store.protocol import Store
+from gepa_lite.store.stop_files import StopFiles
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ class Session:
         self._examples = {example.id: example for example in self.spec.examples}
         self._search = fitted(self.spec.search, [lm for lm, _ in self.spec.reflectors.values()])
         self._gate = gate_of(self.spec)
-        self._stop_files = stop_files_of(self.spec.search.stop)
+        self._stop_files = StopFiles(stop_files_of(self.spec.search.stop))
         self._threads = DaemonThreads("gepa-lite-step")
 
     def run(self) -> Outcome:
@@ -249,9 +249,8 @@ class Session:
         asked = self.asks.now()
         if asked.budget is not None:
             self._engine.meter.rebound(asked.budget)
-        files = frozenset(path for path in self._stop_files if Path(path).exists())
         words = "a person asked to finish now" if asked.stop == "finish" else ""
-        return Surroundings(self.elapsed(), files, self._kept_seconds(), words, asked.budget)
+        return Surroundings(self.elapsed(), self._stop_files.now(), self._kept_seconds(), words, asked.budget)
 
     def elapsed(self) -> float:
         """Seconds of this run so far, over all its sessions."""
@@ -259,6 +258,8 @@ class Session:
 
     def _begin(self) -> Trail:
         spec = self.spec
+        for path in self._stop_files.left_over:
+            self.notice(f"The stop file {path} was there before this session began and is ignored: touch it again to stop, or delete it.")
         trail = follow(self.store.events(), spec.search)
         state = trail.state
         if state.started is None:
@@ -266,11 +267,15 @@ class Session:
             for split, examples in spec.splits.items():
                 self.store.save_examples(split, examples)
             self._open_session()
+            if self.keep_budget:
+                self.notice(f"No budget was given: {spec.budget.describe()}, which pays for about {DEFAULT_PROPOSALS} proposals.")
             return commit(trail, [spec.started()], self)
         check_same_run(state.started, spec.started())
         self._open_session()
         if spec.budget != state.budget and not self.keep_budget:
             return commit(trail, [BudgetChanged(spec.budget)], self)
+        if self.keep_budget:
+            self.notice(f"No budget was given: the run goes on with its own, {state.budget.describe()}.")
         return trail
 
     def _open_session(self) -> None:

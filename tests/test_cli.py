@@ -26,6 +26,7 @@ from gepa_lite.testing import ScriptedLM
 
 PROGRAM = """
     import os
+    import time
     import gepa_lite as gl
     from gepa_lite.testing import ScriptedLM
 
@@ -54,6 +55,7 @@ PROGRAM = """
     def reply(request):
         with open("calls", "a") as calls:
             calls.write("x")
+        time.sleep(float(os.environ.get("STALL", "0")))
         if "<prompt>" in str(request.messages):
             return "<prompt>Repeat the word in capital letters.</prompt>"
         return "HI" if "capital" in request.messages[0]["content"] else "hi"
@@ -113,7 +115,7 @@ class Desk:
         return subprocess.Popen(command, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def wait_for_calls(self, count: int) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while self.calls < count:
             assert time.monotonic() < end, "the run makes no calls"
             time.sleep(0.02)
@@ -311,6 +313,26 @@ def test_ctrl_c_keeps_what_was_paid_and_resume_pays_only_the_rest(desk: Desk) ->
     # what an uninterrupted run pays, see above: not one call was paid twice
     assert paid < desk.calls == data["cost"]["paid"]["calls"] == 31
     assert (data["verdict"], data["out"]) == ("improved", str(desk.folder / "out.prompts.json"))
+
+
+def test_a_second_ctrl_c_ends_the_process_within_the_calls_in_flight(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STALL", "600")
+    process = desk.start("run", *desk.arguments, "--workers", "2", "--run", "a")
+    desk.wait_for_calls(2)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    # the first one is known to have arrived once it says so
+    assert any("Press it again to stop now" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    # neither call ever ends: the process does not wait for them
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert json.loads(desk.run("show", "a", "--json").stdout)["status"] == "stopped"
+    monkeypatch.delenv("STALL")
+    resumed = desk.run("resume", "a", "--json")
+    assert resumed.exit_code == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["verdict"] == "improved"
 
 
 def test_ctrl_c_before_there_is_a_result(desk: Desk) -> None:

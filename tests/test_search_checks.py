@@ -37,6 +37,8 @@ WRONG: dict[str, list[Any]] = {
     "merge": ["complement", 1, None],
     "skip_perfect": [1, "yes", None],
     "reuse": [0, "no", None],
+    "overlap": [0, "no", None],
+    "store_messages": [0, "no", None],
     "horizon": [-1, 1.5, "episodes", None],
     "proposer": ["edits", None],
     "mixing": ["bandits", None],
@@ -73,7 +75,7 @@ RIGHT: dict[str, list[Any]] = {
 
 
 def test_every_field_has_a_check_and_no_check_is_left_over() -> None:
-    assert list(CHECKS) == FIELDS
+    assert sorted(CHECKS) == sorted(FIELDS)
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -120,6 +122,23 @@ def test_a_rule_that_would_do_nothing_is_refused() -> None:
 def test_what_a_reflection_shows_is_checked(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=rf"ReflectionLimits\({next(iter(options))}="):
         ReflectionLimits(**options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """A stop rule with a setting of any kind."""
+
+    setting: Any
+
+    def __call__(self, state: Any, objective: Any, around: Any) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize("setting", [print, object(), float("nan"), {1: 2}, [{"a": lambda: 1}], Told(object())])
+def test_a_rule_whose_settings_can_not_be_kept_is_refused(setting: Any) -> None:
+    with pytest.raises(UsageError, match=r"Search\(stop=Told\(\.\.\.\)\): its setting setting is .*can't be kept with the run"):
+        gl.Search(stop=Told(setting))
+    gl.Search(stop=(Told([1, "a", None, {"b": (2.5, frozenset({3}))}]), Told(Best())))
 
 
 def test_a_search_can_be_copied_and_sent_to_another_process() -> None:

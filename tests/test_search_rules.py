@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import gepa_lite as gl
+from gepa_lite import api
 from gepa_lite.core.budget import Budget, Spend
 from gepa_lite.core.call import Call, Trace, Usage
 from gepa_lite.core.events import Proposed, RunStarted, SeedValidated, StepEnded, Stopped, Validated
@@ -29,10 +31,12 @@ from gepa_lite.search.select import SELECTORS
 from gepa_lite.search.state import RunState
 from gepa_lite.search.stop_rules import AllOf, Elapsed, NoImprovement, ScoreReached, StopFile, Surroundings, stop_files_of
 from gepa_lite.search.validate import _blocks, _may_matter
+from gepa_lite.session import Session
 from gepa_lite.store.memory import MemoryStore
+from gepa_lite.store.stop_files import StopFiles
 from gepa_lite.testing import ScriptedLM
 from tests.test_search_run import search
-from tests.triage import reflect
+from tests.triage import program, reflect, reflector, rows
 
 
 def state_of(*values: tuple[float, ...], objectives: dict[str, tuple[float, ...]] | None = None) -> RunState:
@@ -312,9 +316,30 @@ def test_stop_rules_compose() -> None:
 
 
 def test_a_stop_file_ends_a_run(tmp_path: Path) -> None:
-    (tmp_path / "stop").touch()
-    events = search(search=gl.Search.paper(stop=(StopFile(str(tmp_path / "stop")),)))
-    assert events[-1] == Stopped("rule", f"the stop file {tmp_path / 'stop'} exists")
+    path = tmp_path / "stop"
+
+    def touching(request: gl.Request) -> str:
+        path.touch()
+        return reflect(request)
+
+    events = search(lm=ScriptedLM(touching, name="reflector"), search=gl.Search.paper(stop=(StopFile(str(path)),)))
+    assert events[-1] == Stopped("rule", f"the stop file {path} exists")
+    assert len([event for event in events if isinstance(event, Proposed)]) == 1
+
+
+def test_a_stop_file_of_an_earlier_run_is_ignored_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "stop"
+    path.touch()
+    rules = gl.Search.paper(stop=(StopFile(str(path)),))
+    prepared = api.prepare(program(), rows(24, 1), rows(16, 2), reflection_lm=reflector(), search=rules, budget=gl.Budget(rollouts=100))
+    outcome = Session(prepared.spec, MemoryStore()).run()
+    assert outcome.state.stopped is not None
+    assert outcome.state.stopped.code == "budget"
+    assert any(f"The stop file {path} was there before" in notice for notice in outcome.notices)
+    files = StopFiles([str(path)])
+    assert files.now() == frozenset()
+    os.utime(path, ns=(1, 1))
+    assert files.now() == {str(path)}
 
 
 def test_repeats_average_and_are_all_paid() -> None:

@@ -50,11 +50,6 @@ EVERY_OPTION: list[dict[str, Any]] = [
     {"fan": 4, "selector": "top_k_pareto", "modules": "blame", "validation": "staged", "merge": "complementary"},
     {"fan": 3},
     {"window": 4},
-    {"overlap": True},
-    {"overlap": True, "fan": 3, "merge": "paper", "modules": "blame"},
-    {"overlap": True, "fan": 2, "merge": "complementary", "validation": "staged", "selector": "top_k_pareto"},
-    {"overlap": True, "pins": tuple(rows(3, 8)), "fan": 2},
-    {"overlap": True, "reuse": False, "proposer": "edit"},
     {"fan": 2, "window": 3},
     {"reuse": False},
     {"repeats": 2},
@@ -82,6 +77,11 @@ EVERY_OPTION: list[dict[str, Any]] = [
     {"pins": tuple(rows(3, 8)), "fan": 2},
     {"guard": "warn"},
     {"guard": "off", "fan": 2},
+    {"overlap": True},
+    {"overlap": True, "fan": 3, "merge": "paper", "modules": "blame"},
+    {"overlap": True, "fan": 2, "merge": "complementary", "validation": "staged", "selector": "top_k_pareto"},
+    {"overlap": True, "pins": tuple(rows(3, 8)), "fan": 2},
+    {"overlap": True, "reuse": False, "proposer": "edit"},
 ]
 
 
@@ -259,7 +259,10 @@ def test_a_larger_budget_goes_on_and_a_smaller_run_is_its_prefix() -> None:
 def test_no_valset_splits_the_trainset_and_says_so(tmp_path: Path) -> None:
     result = gl.optimize(program(), rows(40, 1), reflection_lm=reflector(), run=tmp_path / "run")
     assert any("split into 20 examples" in notice for notice in result.notices)
-    assert any("No budget was given" in notice for notice in result.notices)
+    assert any("No budget was given" in notice and "about 20 proposals" in notice for notice in result.notices)
+    again = gl.optimize(program(), rows(40, 1), reflection_lm=reflector(), run=tmp_path / "run")
+    (notice,) = [notice for notice in again.notices if "No budget was given" in notice]
+    assert notice.startswith("No budget was given: the run goes on with its own, "), "not with the default that is made for a new run"
     assert result.verdict == "validated only"
 
 

@@ -1,4 +1,4 @@
-"""A model call as the program made it, and the trace of a rollout: its calls in the order they ended."""
+"""A model call as the program made it, and the trace of a rollout: its calls in the order they began."""
 
 from __future__ import annotations
 

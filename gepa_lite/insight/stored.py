@@ -17,10 +17,16 @@ from gepa_lite.adapters.native import NativeProgram
 from gepa_lite.core.feedback import Objective
 from gepa_lite.errors import StoreError, UsageError
 from gepa_lite.program.program import Program
+from gepa_lite.search.reserve import milestones_of
 from gepa_lite.search.search import Search
+from gepa_lite.search.shorten import may_cut
 from gepa_lite.search.state import RunState, replay
+from gepa_lite.search.winner import winner_of
 from gepa_lite.ship.result import Costs, Result, make_result
 from gepa_lite.store.run_store import RunStore
+
+_KEPT_RULES = ("prefer", "require", "milestones", "shorten", "repeats", "validation_block")
+"""What a result, and what is left to do, depend on."""
 
 
 class StoredProgram(Program):
@@ -69,12 +75,8 @@ class StoredRun:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do: the search has ended, and the test set and the curve, if there are any, are scored."""
-        state = self.state
-        assert state.started is not None
-        tested = state.tested is not None or not state.started.test_ids
-        curve = len(state.milestones) > 0 or not state.started.curve_ids
-        return state.stopped is not None and tested and curve
+        """Whether nothing is left to do: the search has ended, the shortening pass too, the test set is scored for the candidate that won, and every milestone on the curve, where there are such sets."""
+        return self._left() is None
 
     @property
     def status(self) -> str:
@@ -105,7 +107,25 @@ class StoredRun:
     def _why_not_finished(self) -> str:
         if self.worker is not None:
             return f"{self.worker} is working on it"
-        return "interrupted within the test set" if self.state.stopped is not None else "interrupted"
+        left = self._left()
+        return f"interrupted within {left}" if left else "interrupted"
+
+    def _left(self) -> str | None:
+        """What a resume would go on with, in words: "" for the search itself, None for nothing."""
+        state, search = self.state, self.search
+        assert state.started is not None
+        if state.stopped is None:
+            return ""
+        if not state.seed_validated:
+            return None
+        if search.shorten and state.tested is None and not state.milestones and may_cut(state, search):
+            return "the shortening pass"
+        if state.started.test_ids and (state.tested is None or state.tested.winner != winner_of(state, search).index):
+            return "the test set"
+        scored = {event.member for event in state.milestones}
+        if state.started.curve_ids and not scored.issuperset(milestones_of(state, search)):
+            return "the curve's examples"
+        return None
 
 
 def read_run(folder: Path) -> StoredRun:
@@ -145,7 +165,7 @@ def _rules(state: RunState) -> Search:
     try:
         low, high = meaning["range"]
         objective = Objective(meaning["direction"], (float(low), float(high)))
-        return Search(objective=objective, **{name: rules[name] for name in ("prefer", "require") if name in rules})
+        return Search(objective=objective, **{name: rules[name] for name in _KEPT_RULES if name in rules})
     except (KeyError, TypeError, ValueError, UsageError) as error:
         raise StoreError(f"The run's rules can't be read ({error}): another release of gepa_lite wrote it.") from error
 

@@ -53,13 +53,27 @@ class Binding:
     lm: LM
 
 
+@dataclass(slots=True)
+class _Timing:
+    """A call's place among those that its rollout began, from 0, and how long it took."""
+
+    place: int
+    started: float
+    seconds: float = 0.0
+
+    def stop(self) -> None:
+        """The reply is there, or there will be none."""
+        self.seconds = time.perf_counter() - self.started
+
+
 class Recorder:
     """Runs the modules of one program for one rollout and records their calls. Safe to use from several threads."""
 
     def __init__(self, bind: Callable[[Module], Binding], call: CallModel) -> None:
         self._bind = bind
         self._call = call
-        self._calls: list[Call] = []
+        self._calls: list[tuple[int, Call]] = []
+        self._begun = 0
         self._occurrences: Counter[str] = Counter()
         self._lock = threading.Lock()
         self.outage: ModelError | None = None
@@ -69,9 +83,9 @@ class Recorder:
 
     @property
     def trace(self) -> Trace:
-        """The calls so far."""
+        """The calls that have ended so far, in the order they began."""
         with self._lock:
-            return Trace(tuple(self._calls))
+            return Trace(tuple(call for _, call in sorted(self._calls, key=lambda item: item[0])))
 
     def run(self, module: Module, inputs: Mapping[str, Any]) -> Outputs:
         """Run one module: render, call, parse; after an unparsable reply, once more where the module allows it.
@@ -85,17 +99,18 @@ class Recorder:
         messages = render_messages(module.signature, binding.text, values)
         for attempt in range(module.retries + 1):
             request = _request(module.signature, messages, module.params, binding.lm)
-            completion, seconds = self._complete(binding, values, request, retry=attempt > 0)
+            timing = self._begin()
+            completion = self._complete(binding, values, request, timing, retry=attempt > 0)
             try:
                 outputs = parse_reply(module.signature, completion.text)
             except OutputError as error:
                 failure: OutputError = _cut_off(error) if completion.finish_reason == "length" else error
-                self._record(binding, values, request, completion, seconds, retry=attempt > 0, error=failure)
+                self._record(binding, values, request, completion, timing, retry=attempt > 0, error=failure)
                 if attempt == module.retries:
                     raise failure from None
                 messages = tuple(retry_messages(messages, completion.text, failure))
             else:
-                self._record(binding, values, request, completion, seconds, retry=attempt > 0, outputs=outputs)
+                self._record(binding, values, request, completion, timing, retry=attempt > 0, outputs=outputs)
                 return Outputs(**outputs)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -107,7 +122,7 @@ class Recorder:
         """
         binding = self._bind(module)
         values = module.signature.inputs_of(inputs)
-        started = time.perf_counter()
+        timing = self._begin()
         call = Call(binding.path, dict(values), ())
         try:
             outputs = work(binding.text, values)
@@ -121,11 +136,16 @@ class Recorder:
             call = replace(call, reply=json.dumps(jsonable(outputs), ensure_ascii=False), outputs=outputs)
             return Outputs(**outputs)
         finally:
+            timing.stop()
             with self._lock:
-                self._calls.append(replace(call, seconds=time.perf_counter() - started))
+                self._calls.append((timing.place, replace(call, seconds=timing.seconds)))
 
-    def _complete(self, binding: Binding, values: Mapping[str, Any], request: Request, *, retry: bool) -> tuple[Completion, float]:
-        started = time.perf_counter()
+    def _begin(self) -> _Timing:
+        with self._lock:
+            self._begun += 1
+            return _Timing(self._begun - 1, time.perf_counter())
+
+    def _complete(self, binding: Binding, values: Mapping[str, Any], request: Request, timing: _Timing, *, retry: bool) -> Completion:
         digest = content_hash({"lm": id(binding.lm), "request": request})
         with self._lock:
             occurrence = self._occurrences[digest]
@@ -133,12 +153,14 @@ class Recorder:
         try:
             completion = self._call(binding.lm, request, occurrence)
         except ModelError as error:
-            self._record(binding, values, request, None, time.perf_counter() - started, retry=retry, error=error)
+            timing.stop()
+            self._record(binding, values, request, None, timing, retry=retry, error=error)
             raise
         except RunError as error:
             self.stop = self.stop or error
             raise
-        return completion, time.perf_counter() - started
+        timing.stop()
+        return completion
 
     def _record(
         self,
@@ -146,7 +168,7 @@ class Recorder:
         values: Mapping[str, Any],
         request: Request,
         completion: Completion | None,
-        seconds: float,
+        timing: _Timing,
         *,
         retry: bool,
         outputs: Mapping[str, Any] | None = None,
@@ -164,11 +186,11 @@ class Recorder:
             finish_reason=None if completion is None else completion.finish_reason,
             model=reply.model or binding.lm.describe().name,
             usage=reply.usage,
-            seconds=seconds,
+            seconds=timing.seconds,
             retry=retry,
         )
         with self._lock:
-            self._calls.append(call)
+            self._calls.append((timing.place, call))
             if isinstance(error, ModelError) and error.fault == "world" and self.outage is None:
                 self.outage = error
 

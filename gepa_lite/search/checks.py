@@ -65,6 +65,35 @@ def check_names(kind: type, names: Iterable[str]) -> None:
             raise UsageError(f"{kind.__name__} has no rule {name!r}. {hint}")
 
 
+def check_settings(name: str, rule: object) -> None:
+    """Refuse a rule of the user's whose settings can't be kept with the run: a resume would never find them the same.
+
+    Raises:
+        UsageError: names the setting.
+    """
+    for item in dataclasses.fields(rule) if dataclasses.is_dataclass(rule) else ():
+        value = getattr(rule, item.name)
+        if not _is_plain(value):
+            kind = type(rule).__name__
+            raise UsageError(
+                f"Search({name}={kind}(...)): its setting {item.name} is {_short(value)}, which can't be kept with the run. Numbers, texts, lists and mappings of them, and frozen dataclasses of these, can."
+            )
+
+
+def _is_plain(value: Any) -> bool:
+    if value is None or isinstance(value, (str, bool, int)):
+        return True
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all(map(_is_plain, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return all(_is_plain(getattr(value, item.name)) for item in dataclasses.fields(value))
+    return False
+
+
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
@@ -165,4 +194,4 @@ CHECKS: Mapping[str, Check] = {
     "require": Check("'improved' or None", lambda value: value in (None, "improved"), ("improved",)),
     "milestones": _count(1),
 }
-"""By field, in the order of the class."""
+"""By field."""

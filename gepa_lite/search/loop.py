@@ -17,7 +17,7 @@ from gepa_lite.search.flight import Flight
 from gepa_lite.search.plan import StepPlan, plan_step
 from gepa_lite.search.ports import Ports, Running
 from gepa_lite.search.state import RunState
-from gepa_lite.search.step import Child, Course, Draft, draft_step, proposals_of, take_step, validated
+from gepa_lite.search.step import Child, Course, Draft, draft_step, left_out, proposals_of, take_step, validated
 from gepa_lite.search.stop import no_room, why_stop
 from gepa_lite.search.trail import Trail, stand_in
 from gepa_lite.search.validate import validate_seed
@@ -65,8 +65,11 @@ def take_turns(trail: Trail, course: Course) -> RunState:
                 ahead = started
             draft, ahead = ahead.result(), None
             outcome = draft.made
-            # a search that ended while the proposals were made, by the outcome of the step before, validates nothing more
-            if draft.child is not None and not (planned_ahead and why_stop(trail.state, search, ports.surroundings())):
+            ended = planned_ahead and why_stop(trail.state, search, ports.surroundings()) is not None
+            if draft.child is not None and draft.child.holds and ended:
+                # by the outcome of the step before, while the proposals were made
+                outcome = [*outcome, *left_out(draft, draft.child, trail.state)]
+            elif draft.child is not None:
                 lead = _lead(trail, draft, draft.child, search.repeats)
                 # a vetoed child joins no pool, so it can't stand in for anybody
                 if draft.child.holds:

@@ -12,7 +12,7 @@ from gepa_lite.core.ids import content_hash, jsonable, text_hash
 from gepa_lite.errors import UsageError
 from gepa_lite.guard.options import Guard
 from gepa_lite.search.accept import ACCEPTANCE, Acceptance
-from gepa_lite.search.checks import CHECKS, check_fields, check_names
+from gepa_lite.search.checks import CHECKS, check_fields, check_names, check_settings
 from gepa_lite.search.minibatch import Schedule, size_at
 from gepa_lite.search.reflect import ReflectionLimits, template_problem
 from gepa_lite.search.select import SELECTORS, Selector
@@ -134,6 +134,8 @@ class Search:
             if isinstance(value, Iterable) and not isinstance(value, (str, Mapping)):
                 object.__setattr__(self, name, tuple(value))
         check_fields(self, CHECKS)
+        for name, rule in (("selector", self.selector), ("accept", self.accept), *(("stop", rule) for rule in self.stop)):
+            check_settings(name, rule)
         if self.objectives and self.frontier == "example":
             raise UsageError(f"Search(objectives={self.objectives!r}) has no effect on frontier='example': add frontier='hybrid'.")
         if self.reflection_template is not None:

@@ -57,6 +57,26 @@ def next_cut(state: RunState, search: Search) -> Cut | None:
     return max(cuts, key=lambda cut: cut[0])[1] if cuts else None
 
 
+def may_cut(state: RunState, search: Search) -> bool:
+    """Whether the pass has another sentence to try, and room for it or no need of any."""
+    cut = next_cut(state, search)
+    if cut is None:
+        return False
+    child = winner_of(state, search).candidate.replace({cut.module: cut.text})
+    return child.id in state.seen or _has_room(state, search, _first_cost(state, search))
+
+
+def _first_cost(state: RunState, search: Search) -> int:
+    """Rollouts of the pins and of a first block."""
+    assert state.started is not None
+    return (len(state.started.pin_ids) + min(search.validation_block, len(state.started.validation_ids))) * search.repeats
+
+
+def _has_room(state: RunState, search: Search, cost: int) -> bool:
+    left = shortening_left(state, search)
+    return cost <= left and fits(state, cost, reserved_rollouts(state, search) - left)
+
+
 def take_cut(cut: Cut, state: RunState, search: Search, ports: Ports, breach: Breach) -> Shortened | None:
     """Try one sentence; None where the budget has no room for it any more.
 
@@ -118,10 +138,8 @@ class _Attempt:
 
     def has_room(self, more: int) -> bool:
         """Whether what ran, and the next examples (at the start the pins and a first block), fit in the pass and in the budget."""
-        examples = more or len(self.pins) + min(self._search.validation_block, len(self.places))
-        cost = self._spend().rollouts + examples * self._search.repeats
-        left = shortening_left(self._state, self._search)
-        return cost <= left and fits(self._state, cost, reserved_rollouts(self._state, self._search) - left)
+        cost = more * self._search.repeats or _first_cost(self._state, self._search)
+        return _has_room(self._state, self._search, self._spend().rollouts + cost)
 
     def run(self, ids: Sequence[str]) -> Trial:
         """Rollouts on examples."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.events import Proposed, Unjoined
+from gepa_lite.core.events import Proposed, Unjoined, Validated
 from gepa_lite.search.charges import Uncharged
 from gepa_lite.search.merge import MergePlan, merge_event
 from gepa_lite.search.plan import StepPlan
@@ -110,6 +110,15 @@ def validated(course: Course, draft: Draft, state: RunState) -> list[Uncharged]:
     if child is None:
         return []
     return [validate(child.candidate, draft.plan.step, child.parents, child.texts, state, course.search, course.ports, child.pinned)]
+
+
+def left_out(draft: Draft, child: Child, state: RunState) -> list[Uncharged]:
+    """What remains of a child that is validated no more: nothing, but where it was run on the pins, which is charged."""
+    assert state.started is not None
+    if not child.pinned.rollouts:
+        return []
+    unrun = len(state.started.validation_ids)
+    return [Uncharged(Validated(draft.plan.step, child.parents, child.texts, (None,) * unrun, unrun=unrun), (child.pinned,))]
 
 
 def _child(

@@ -81,7 +81,7 @@ class Elapsed:
 
 @dataclass(frozen=True, slots=True)
 class StopFile:
-    """A file exists: ``touch stop`` ends the search from outside."""
+    """A file is made, or touched, while the search runs: ``touch stop`` ends it from outside. One that an earlier run left there is ignored, and a notice says so."""
 
     path: str
 

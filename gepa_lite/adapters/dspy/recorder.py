@@ -37,6 +37,7 @@ class _Visit:
     asked: list[_Asked] = field(default_factory=list)
     outputs: Mapping[str, Any] | None = None
     error: str | None = None
+    began: float = field(default_factory=time.perf_counter)
 
 
 @dataclass
@@ -49,6 +50,7 @@ class _Asked:
     completion: Completion | None
     model: str
     seconds: float
+    began: float
     fault: ModelError | None = None
     unparsed: str | None = None
 
@@ -148,7 +150,7 @@ class Recorder:
         self._kept.append(pending.raised)
         raise pending.raised
 
-    def _pay(self, lm: LM, request: Request) -> tuple[Completion | None, ModelError | None]:
+    def _pay(self, lm: LM, request: Request, began: float | None = None) -> tuple[Completion | None, ModelError | None]:
         info = lm.describe()
         digest = content_hash([info.endpoint, info.name, request])
         with self._lock:
@@ -168,7 +170,7 @@ class Recorder:
         visit = visits[-1] if visits else _Visit(_OUTSIDE, {})
         reply = "" if completion is None else shown_outputs(outputs_of_text(completion.text))
         model = info.name if completion is None else completion.model
-        asked = _Asked(visit, request, reply, completion, model, time.perf_counter() - started, fault)
+        asked = _Asked(visit, request, reply, completion, model, time.perf_counter() - started, started if began is None else began, fault)
         with self._lock:
             visit.asked.append(asked)
             self._log.append(asked)
@@ -187,7 +189,7 @@ class Recorder:
     def on_lm_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
         """It answered or failed: book it afterwards."""
         with self._lock:
-            instance, inputs, _ = self._unrouted.pop(call_id, (None, {}, 0.0))
+            instance, inputs, began = self._unrouted.pop(call_id, (None, {}, 0.0))
             entry = next((entry for entry in self.sink.history if entry.get("outputs") is outputs), {}) if outputs is not None else {}
         if instance is None:
             return
@@ -198,12 +200,12 @@ class Recorder:
         request = request_of(inputs.get("prompt"), inputs.get("messages"), told)
         try:
             if isinstance(exception, Exception):
-                _, fault = self._pay(Made(lm, exception), request)
+                _, fault = self._pay(Made(lm, exception), request, began)
                 if fault is not None:
                     self.faults[id(exception)] = fault
                     self._kept.append(exception)
             elif isinstance(outputs, list):
-                self._pay(Made(lm, completion_of(entry, outputs, request, lm.describe())), request)
+                self._pay(Made(lm, completion_of(entry, outputs, request, lm.describe())), request, began)
         except RunError:
             return  # kept in stop: dspy swallows what a callback raises
 
@@ -211,9 +213,9 @@ class Recorder:
 
     @property
     def trace(self) -> Trace:
-        """Each LM call under its predictor's path, in the order they ended; a predictor that failed before any call has one without messages."""
+        """Each LM call under its predictor's path, in the order they began; a predictor that failed before any call has one without messages."""
         with self._lock:
-            log = list(self._log)
+            log = sorted(self._log, key=lambda item: item.began)
         return Trace(tuple(_call_of(item) if isinstance(item, _Asked) else _call_without_lm(item) for item in log))
 
 

@@ -42,6 +42,7 @@ class _Recorded:
     fault: ModelError | None
     model: str
     seconds: float
+    began: float
     module: str | None
     last_read: str | None
 
@@ -135,7 +136,7 @@ class Scope:
             made = completion or (lm.outcome if isinstance(lm, MadeCall) and isinstance(lm.outcome, Completion) else None)
             reply = "" if made is None else shown(made.text)
             name = info.name if made is None else made.model or info.name
-            recorded = _Recorded(request, reply, made, fault, name, seconds, module, read)
+            recorded = _Recorded(request, reply, made, fault, name, seconds, time.perf_counter() - seconds, module, read)
             self._keep(digest, occurrence, recorded)
         return completion
 
@@ -182,7 +183,7 @@ class Scope:
             return bool(self._recorded)
 
     def trace(self, inputs: Mapping[str, Any], output: Any, error: Exception | None, unseen: Usage) -> Trace:
-        """Each call under the prompt that it carries, in the order they ended; prompts that were read and that no call carries have the function's own inputs and output.
+        """Each call under the prompt that it carries, in the order they began; prompts that were read and that no call carries have the function's own inputs and output.
 
         Args:
             inputs: of the function.
@@ -191,7 +192,7 @@ class Scope:
             unseen: what a prompt's calls that were not seen consumed.
         """
         with self._changed:
-            recorded = list(self._recorded)
+            recorded = sorted(self._recorded, key=lambda item: item.began)
         calls = [self._call_of(item) for item in recorded]
         carried = {call.module for call in calls}
         words = None if error is None else f"{type(error).__name__}: {error}"
