@@ -30,6 +30,10 @@ _PARTS = {
     "report",
     "search_runs",
     "search_tables",
+    "study_local",
+    "study_pages",
+    "study_runs",
+    "study_tables",
     "ui_recording",
     "utilization_task",
 }
