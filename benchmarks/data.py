@@ -21,7 +21,12 @@ def run(options: Options) -> Report:
     asked = parser.parse_args(options.rest)
     if asked.name is None:
         rows = [Row(f"{name}: {home.repo}", home.licence) for name, found in PAPER_SETS.items() for home in found.homes]
-        return Report("data", rows, len(rows), extra={"note": "licences as they were when last looked; the hub's own word counts"})
+        return Report(
+            "data",
+            rows,
+            len(rows),
+            extra={"note": "licences as commonly stated, not read from the hub; ask for a set by name to see what the hub states"},
+        )
     if not asked.accept_licence:
         rows = [Row(f"{repo}: licence", licence) for repo, licence in stated_licences(asked.name, asked.endpoint).items()]
         return Report("data", rows, len(rows))

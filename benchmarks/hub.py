@@ -25,7 +25,7 @@ class Home:
     Attributes:
         repo: of the hub, a data set.
         files: a pattern over its files, in any case; what fits is read in the order of the names.
-        licence: as we know it; what counts is what the hub states at the time.
+        licence: as commonly stated; what counts is what the hub states at the time.
         row: a row of ours from one of theirs.
     """
 
