@@ -60,6 +60,12 @@ def livebench_math(rows: Rows) -> Split:
     return {"train": shuffled[:third], "val": shuffled[third : 2 * third], "test": shuffled[2 * third :]}
 
 
+def bbeh(rows: Rows) -> Split:
+    """15/10/the rest of one BBEH task, in the file's order (learning loops, arXiv 2603.23994)."""
+    _need("bbeh", rows, 26)
+    return {"train": list(rows[:15]), "val": list(rows[15:25]), "test": list(rows[25:])}
+
+
 def _forty_forty_twenty(rows: Rows) -> Split:
     _need("hotpotqa and hover", rows, 750)
     first, second = int(0.4 * len(rows)), int(0.8 * len(rows))
