@@ -26,6 +26,7 @@ _PARTS = {
     "local_data",
     "local_tasks",
     "paper_splits",
+    "published",
     "replies",
     "report",
     "search_runs",
