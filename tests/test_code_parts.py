@@ -233,8 +233,11 @@ def test_a_bundle_has_no_prompt_that_is_not_optimized_and_its_text_is_part_of_th
         feedback=lambda example, output: 0.5,
         reflection_lm=ScriptedLM("<prompt>\nDo b well.\n</prompt>", name="r"),
         budget=gl.Budget(rollouts=40),
+        run=str(tmp_path / "run"),
     )
     result.save(tmp_path / "two.prompts.json")
+    exported = gl.export(tmp_path / "two.prompts.json", "messages", tmp_path / "two", run=tmp_path / "run")
+    assert "not verified" not in str(exported)
     assert list(gl.load_prompts(tmp_path / "two.prompts.json")) == ["first"]
     assert Two(lm=ScriptedLM("x")).load(tmp_path / "two.prompts.json").prompts["second"] == "Do c."
     plain = Two(lm=ScriptedLM("x"))
