@@ -65,6 +65,7 @@ class Outcome:
         prompt_tokens: of the winner's prompts in one run of the program, over the seed's.
         points: what it had reached when.
         run: the run's folder.
+        stopped: why its search ended, in words.
     """
 
     optimizer: str
@@ -80,6 +81,12 @@ class Outcome:
     prompt_tokens: float
     points: tuple[Point, ...]
     run: str
+    stopped: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether its search ended with an error of another package; what it had found until then counts."""
+        return "ended with an error of its own" in self.stopped
 
     @property
     def gain(self) -> float:
@@ -116,7 +123,8 @@ class Comparison:
         console = Console(width=120, no_color=True, highlight=False)
         with console.capture() as captured:
             console.print(_table(self))
-        return captured.get().rstrip()
+        failed = [f"{row.optimizer}, seed {row.seed}: {row.stopped}" for row in self.outcomes if row.failed]
+        return "\n".join([captured.get().rstrip(), *failed])
 
     def plot(self, path: str | Path, *, over: Axis = "rollouts") -> Path:
         """Draw the best validation score so far against what it took, the mean over the seeds, to an image; needs ``pip install 'gepa-lite[plot]'``.
@@ -247,6 +255,7 @@ def outcome_of(name: str, seed: int, result: Result[Any]) -> Outcome:
         tokens[1] / tokens[0] if tokens[0] else math.nan,
         points_of(result.run, result),
         os.fspath(result.run),
+        result.stopped or "",
     )
 
 
@@ -276,6 +285,8 @@ def _check(chosen: Sequence[Optimizer], seeds: Sequence[int], budget: Budget | N
         raise UsageError(f"two optimizers are named {twice[0]!r}: give one a label, baselines.optimizer({twice[0]!r}, label='...').")
     if budget is None:
         raise UsageError("compare needs a budget, the same for each optimizer: budget=gl.Budget(rollouts=...).")
+    for each in chosen:
+        each.check()
 
 
 def _table(found: Comparison) -> Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gepa_lite.baselines.steps import begin
 from gepa_lite.core.budget import Spend
@@ -18,19 +19,35 @@ from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import BudgetSpentError, RunError
 from gepa_lite.lm.protocol import Completion
 from gepa_lite.search.loop import commit
-from gepa_lite.search.reserve import reserved_rollouts
+from gepa_lite.search.plan import StepPlan
 from gepa_lite.search.state import RunState
 from gepa_lite.search.step import Course
+from gepa_lite.search.stop import no_room
 from gepa_lite.search.trail import Trail
 from gepa_lite.search.trial import Trial, spend_of
 from gepa_lite.search.winner import own_objectives
 
 _IDLE = 100
-"""Requests in a row that bring no new rollout after which an optimizer is ended: its own budget may count what ours does not."""
+"""Evaluations in a row that bring no new rollout after which an optimizer is ended: its own budget may count what ours does not."""
+
+_TALK = 1_000
+"""Replies in a row without a new rollout after which an optimizer is ended."""
+
+_ENDING = "not_validated"
+"""Marks what was spent after the last candidate of a session."""
 
 
-class NothingNewError(RunError):
-    """An optimizer keeps asking for what it has."""
+class EndedError(RunError):
+    """An optimizer is ended, though its budget is not spent.
+
+    Args:
+        code: as of ``Stopped``.
+        reason: in words.
+    """
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class Desk:
@@ -51,12 +68,14 @@ class Desk:
         self._step = 0
         self._reflections = 0
         self._idle = 0
+        self._talk = 0
         self._pending = Spend()
         assert self.state.started is not None
         self.train_ids = self.state.started.train_ids
         self.validation_ids = self.state.started.validation_ids
         self._charged = {(self.seed.id, example) for example in self.validation_ids}
-        self._rollouts = len(self.validation_ids)
+        self._recorded = {self.seed.id}
+        self._endings = {proposal.step: proposal.spend for proposal in self.state.proposals if proposal.code == _ENDING}
 
     @property
     def state(self) -> RunState:
@@ -75,19 +94,23 @@ class Desk:
 
         Raises:
             BudgetSpentError: they do not fit beside what is kept for after the search.
-            NothingNewError: nothing new was asked for in a long time.
+            EndedError: nothing new was asked for in a long time, a stop rule holds, or a person asked for the end.
             RunError: the run can't go on.
         """
         candidate = self.seed.replace(texts)
         new = [example for example in dict.fromkeys(example_ids) if (candidate.id, example) not in self._charged]
-        self._admit(len(new))
-        self._note(new)
+        self._admit(len(new), 0)
+        self._idle = 0 if new else self._idle + 1
+        if new:
+            self._talk = 0
+        if self._idle >= _IDLE:
+            raise EndedError("rule", f"{_IDLE} requests in a row brought no new rollout")
         rollouts = list(self._course.ports.evaluate(candidate, example_ids, samples=(0,), priority=(0, self._step))[0])
         self._charged.update((candidate.id, example) for example in new)
-        self._rollouts += len(new)
         trial = Trial((tuple(rollouts),))
-        self._pending = self._pending + spend_of(rollout for rollout in rollouts if rollout.key.example_id in new)
-        if tuple(example_ids) == self.validation_ids and candidate.id != self.seed.id and new:
+        self._charge(spend_of({rollout.key: rollout for rollout in rollouts if rollout.key.example_id in new}.values()))
+        if tuple(example_ids) == self.validation_ids and candidate.id not in self._recorded:
+            self._recorded.add(candidate.id)
             self._record(candidate, trial)
         return rollouts
 
@@ -95,17 +118,19 @@ class Desk:
         """A reply of a reflection model, the same one on a resume.
 
         Raises:
+            BudgetSpentError: it does not fit beside what is kept for after the search.
+            EndedError: a great many were asked for without a new rollout, a stop rule holds, or a person asked for the end.
             ModelError: no reply after retries.
             RunError: the run can't go on.
         """
-        self._note(())
+        self._admit(0, 1)
+        self._talk += 1
+        if self._talk > _TALK:
+            raise EndedError("rule", f"{_TALK:,} replies in a row led to no new rollout")
         model = next(iter(self._course.ports.models))
-        limit = self.state.budget.proposals
-        if limit is not None and self._reflections >= limit:
-            raise BudgetSpentError(f"{self._reflections:,} of {limit:,} proposals are made")
-        reply = self._course.ports.reflect(messages, model=model, address=(self._reflections,))
-        self._reflections += 1
-        self._pending = self._pending + Spend(proposals=1, reflection=reply.usage)
+        address, self._reflections = (self._reflections,), self._reflections + 1
+        reply = self._course.ports.reflect(messages, model=model, address=address)
+        self._charge(Spend(proposals=1, reflection=reply.usage))
         return reply
 
     def close(self, code: str, reason: str) -> RunState:
@@ -115,24 +140,36 @@ class Desk:
         events: list[Event] = []
         if self._step >= self.state.next_step and self._pending != Spend():
             events = [
-                self._proposed({}, 0, "rejected", "not_validated", "tried, but never on the whole validation set"),
+                self._proposed({}, 0, "rejected", _ENDING, "tried, but never on the whole validation set"),
                 StepEnded(self._step),
             ]
         self._trail = commit(self._trail, [*events, Stopped(code, reason)], self._course.ports)
         return self.state
 
-    def _note(self, new: Sequence[str]) -> None:
-        self._idle = 0 if new else self._idle + 1
-        if self._idle >= _IDLE:
-            raise NothingNewError(f"{_IDLE} requests in a row brought no new rollout")
+    def _charge(self, spend: Spend) -> None:
+        self._pending = self._pending + spend
+        ending = self._endings.get(self._step)
+        if ending is not None and (ending.rollouts, ending.proposals) == (self._pending.rollouts, self._pending.proposals):
+            # an earlier session ended here, and charged it
+            self._step, self._pending = self._step + 1, Spend()
 
-    def _admit(self, rollouts: int) -> None:
-        budget, kept = self.state.budget.rollouts, reserved_rollouts(self.state, self._course.search)
-        if budget is not None and self._rollouts + rollouts + kept > budget:
-            left = max(0, budget - self._rollouts)
-            raise BudgetSpentError(
-                f"{left:,} of {budget:,} rollouts are left; {rollouts:,} more were asked for, and {kept:,} are kept for after the search"
-            )
+    def _admit(self, rollouts: int, proposals: int) -> None:
+        if self._step < self.state.next_step:
+            return  # on the record already: what was admitted then is admitted now
+        state, search, around = (
+            replace(self.state, spend=self.state.spend + self._pending),
+            self._course.search,
+            self._course.ports.surroundings(),
+        )
+        if around.asked:
+            raise EndedError("asked", around.asked)
+        for rule in search.stop:
+            if reason := rule(state, search.objective, around):
+                raise EndedError("rule", reason)
+        plan = StepPlan(self._step, (), None, rollouts, proposals)
+        stop = no_room(state, [plan], search, around) if rollouts or proposals else None
+        if stop is not None:
+            raise BudgetSpentError(stop.reason)
 
     def _record(self, candidate: Candidate, trial: Trial) -> None:
         if self._step >= self.state.next_step:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gepa_lite.api import Prepared, ReflectionSpec, execute, prepare
 from gepa_lite.baselines.demonstrations import FewShot
+from gepa_lite.baselines.guest import KINDS, Guest
 from gepa_lite.baselines.rewriting import BestOfN, RandomRewrite
 from gepa_lite.baselines.upstream import UpstreamGepa
 from gepa_lite.core.budget import Budget
@@ -83,11 +84,22 @@ class Optimizer:
 
     def run(self, prepared: Prepared, run: str | Path | None = None, on_event: Callable[[Event], None] | None = None) -> Result[Any]:
         """Run or resume what ``prepare`` checked."""
-        prepared = dataclasses.replace(prepared, spec=dataclasses.replace(prepared.spec, procedure=self.procedure))
+        self.check()
+        procedure = self.procedure.grounded(prepared.spec) if isinstance(self.procedure, Guest) else self.procedure
+        prepared = dataclasses.replace(prepared, spec=dataclasses.replace(prepared.spec, procedure=procedure))
         observers: list[Observer] = [] if on_event is None else [CallbackObserver(on_event)]
         if os.environ.get("GEPA_LITE_PROGRESS", "1") != "0":
             observers.append(Progress(prepared.spec.search.objective))
         return execute(prepared, run_folder(run, f"{prepared.spec.program.name}-{self.name}"), observers, {"optimizer": self.name})
+
+    def check(self) -> None:
+        """Find out whether it can run here, before anything is paid for.
+
+        Raises:
+            UsageError: a package is not installed; says how to install it.
+        """
+        if self.procedure is not None:
+            self.procedure.settings()
 
 
 def fitted(each: Optimizer, prepared: Prepared, seed: int) -> Prepared:
@@ -107,6 +119,13 @@ def _of_paper(name: str, **changes: Any) -> Optimizer:
     return Optimizer(name, Search.paper(**changes))
 
 
+def _of_guest(kind: str) -> Callable[..., Optimizer]:
+    def make(name: str, *, python: str | Path | None = None, **options: Any) -> Optimizer:
+        return Optimizer(name, Search.paper(guard="off"), Guest(kind, options, python))
+
+    return make
+
+
 def _of_procedure(kind: Callable[..., Procedure], **rules: Any) -> Callable[..., Optimizer]:
     def make(name: str, **settings: Any) -> Optimizer:
         return Optimizer(name, Search.paper(**rules), kind(**settings))
@@ -121,6 +140,7 @@ _CATALOGUE: Mapping[str, Callable[..., Optimizer]] = {
     "random_rewrite": _of_procedure(RandomRewrite),
     "few_shot": _of_procedure(FewShot, guard="off"),
     "gepa": _of_procedure(UpstreamGepa, guard="off"),
+    **{kind: _of_guest(kind) for kind in KINDS},
 }
 OPTIMIZERS = tuple(_CATALOGUE)
 """Names that ``optimizer`` knows."""
@@ -130,10 +150,11 @@ def optimizer(name: str, label: str | None = None, **settings: Any) -> Optimizer
     """An optimizer by name.
 
     Args:
-        name: one of ``OPTIMIZERS``: ``"gepa_lite"`` (our defaults) and ``"gepa_lite_paper"`` (the paper's rules), ``"best_of_n"``, ``"random_rewrite"``, ``"few_shot"``, and ``"gepa"``, the
-            package of that name.
+        name: one of ``OPTIMIZERS``: ``"gepa_lite"`` (our defaults) and ``"gepa_lite_paper"`` (the paper's rules), ``"best_of_n"``, ``"random_rewrite"``, ``"few_shot"``, and those of
+            other packages: ``"gepa"``, ``"dspy_gepa"``, ``"dspy_miprov2"``, ``"textgrad"``, ``"trace"``.
         label: its name in tables, where two of one kind are compared.
-        settings: fields of ``gl.Search`` for the first two; ``n`` for the rewriting ones; ``demonstrations``, ``candidates`` and ``bootstrap`` for ``few_shot``; ``options`` for ``gepa``.
+        settings: fields of ``gl.Search`` for the first two; ``n`` for the rewriting ones; ``demonstrations``, ``candidates`` and ``bootstrap`` for ``few_shot``; ``options`` for ``gepa``; ``python``
+            (an interpreter that has the package) and the package's own arguments for the others.
 
     Raises:
         UsageError: an unknown name, with near matches, or an unknown setting.

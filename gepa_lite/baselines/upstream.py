@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from gepa_lite.baselines.desk import Desk, NothingNewError
+from gepa_lite.baselines.desk import Desk, EndedError
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import BudgetSpentError, UsageError
 from gepa_lite.search.state import RunState
@@ -60,8 +60,8 @@ class UpstreamGepa:
             )
         except BudgetSpentError as error:
             return desk.close("budget", str(error))
-        except NothingNewError as error:
-            return desk.close("rule", str(error))
+        except EndedError as error:
+            return desk.close(error.code, str(error))
         return desk.close("rule", "gepa ended by its own rules")
 
 

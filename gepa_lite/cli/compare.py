@@ -39,7 +39,8 @@ def compare(  # noqa: PLR0913 - a command has as many parameters as options
     optimizers: Annotated[
         str,
         typer.Option(
-            metavar="NAMES", help="Names with commas between them: gepa_lite, gepa_lite_paper, best_of_n, random_rewrite, few_shot, gepa."
+            metavar="NAMES",
+            help="Names with commas between them: gepa_lite, gepa_lite_paper, best_of_n, random_rewrite, few_shot, gepa, dspy_gepa, dspy_miprov2, textgrad, trace.",
         ),
     ] = "gepa_lite,best_of_n,few_shot",
     seeds: Annotated[
@@ -92,6 +93,8 @@ def compare(  # noqa: PLR0913 - a command has as many parameters as options
         "workers": workers,
     }
     chosen = [optimizer(name.strip()) for name in optimizers.split(",") if name.strip()]
+    for each in chosen:
+        each.check()
     settings = read_options(config, options)
     if not settings.budget:
         raise UsageError("compare needs a budget, the same for each optimizer, e.g. --budget-rollouts 300.")
