@@ -33,6 +33,7 @@ from gepa_lite.search.search import Search
 from gepa_lite.search.verdict import mean_interval
 from gepa_lite.session import InterruptedRunError, Observer, Outcome, Session, evaluate_once
 from gepa_lite.ship.result import Costs, Result, make_result
+from gepa_lite.starting import PromptSet, first_of, read_starts
 from gepa_lite.store.asks import Asks
 from gepa_lite.store.folders import find_run, run_folder
 from gepa_lite.store.looks import looks_beside
@@ -47,7 +48,7 @@ ReflectionSpec = LMSpec | Mapping[Any, float]
 
 
 def optimize(
-    program: P,
+    program: P | Sequence[P | PromptSet],
     trainset: Any,
     valset: Any = None,
     *,
@@ -70,7 +71,8 @@ def optimize(
     the evidence that they are better (GEPA, arXiv 2507.19457). Everything paid for is on disk as it happens; the same call with the same ``run`` goes on where it stopped.
 
     Args:
-        program: with the prompts to start from; it is never changed.
+        program: with the prompts to start from; it is never changed. Or a list, ``[program, other, ...]``: further starts are the same program with other prompts, texts by module path, or bundles.
+            All are run on the validation set and compete from there (``result.starts``); before and after, the test set included, compare with the first.
         trainset: examples to learn from: a list of dicts, dataclasses or pydantic models, a path to .jsonl, .json, .csv or .parquet, a data frame, a Hugging Face data set. The keys that
             ``forward`` names are inputs, the rest are labels.
         valset: examples that candidates are compared on; without it the train set is split in half, and the call says so.
@@ -132,7 +134,8 @@ def optimize(
     observers: list[Observer] = [] if on_event is None else [CallbackObserver(on_event)]
     if os.environ.get("GEPA_LITE_PROGRESS", "1") != "0":
         observers.append(Progress(prepared.spec.search.objective))
-    origin = python_origin(program, feedback, reflection_lm, prepared.spec.search, workers)
+    origin = python_origin(first_of(program)[0], feedback, reflection_lm, prepared.spec.search, workers)
+    origin["starts"] = [dict(start.texts) for start in prepared.spec.starts]
     origin["contract"] = prepared.spec.contracts.by_path()
     origin["prices"] = prepared.spec.prices.prices
     donor = None if replies_from is None else find_run(replies_from)
@@ -176,9 +179,12 @@ def prepare(
     """
     _check_types(budget, search)
     search = search or Search()
+    program, others = first_of(program)
     program = adapt(program)
     judge = Judge(program.judged_by(feedback), search.objective)
-    notices: list[str] = [*program.notices]
+    contracts = run_contracts(program, contract, search.max_prompt_tokens)
+    starts, words = read_starts(program, others, search.start, contracts)
+    notices: list[str] = [*program.notices, *words]
     examples = run_examples(program, trainset, valset, testset, curveset, search, notices)
     reflectors = _reflectors(program, reflection_lm)
     spec = RunSpec(
@@ -194,8 +200,9 @@ def prepare(
         examples.curve,
         examples.pins,
         examples.pin_ids,
-        run_contracts(program, contract, search.max_prompt_tokens),
+        contracts,
         read_prices(prices),
+        starts=starts,
     )
     check_distinct(spec.models)
     for lm in spec.models:

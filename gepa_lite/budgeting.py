@@ -17,7 +17,7 @@ def default_budget(spec: RunSpec) -> Budget:
     """Rollouts for the seed's validation, 20 proposals of which 6 are accepted, and the test set twice; 2 USD where a model has a price above zero."""
     validation = len(spec.validation) + len(spec.pins)
     proposals = spec.minibatch_rollouts(DEFAULT_PROPOSALS)
-    rollouts = spec.search.repeats * (validation + proposals + DEFAULT_ACCEPTED * validation) + spec.rollouts_after
+    rollouts = spec.search.repeats * ((1 + len(spec.starts)) * validation + proposals + DEFAULT_ACCEPTED * validation) + spec.rollouts_after
     rollouts = max(rollouts, spec.least_rollouts())
     return Budget(rollouts=rollouts, usd=DEFAULT_USD if costs_dollars(spec) else None)
 
@@ -45,9 +45,10 @@ def check_budget(spec: RunSpec) -> None:
     if budget.rollouts is not None and budget.rollouts < least:
         after = f", {spec.rollouts_after} for after the search: {after_words(spec)}" if spec.rollouts_after else ""
         scored = len(spec.validation) + len(spec.pins)
+        starts = f", {len(spec.starts) * scored * spec.search.repeats} for that of {len(spec.starts)} further starts" if spec.starts else ""
         raise UsageError(
-            f"Budget(rollouts={budget.rollouts}) can't pay for the seed's validation and one proposal: {least} rollouts are needed ({scored} for the seed's validation, "
-            f"{least - 2 * scored - spec.rollouts_after} for a step's minibatches, {scored} for a child's validation{after}). Raise it, use fewer examples, or Search(fan=1)."
+            f"Budget(rollouts={budget.rollouts}) can't pay for the seed's validation and one proposal: {least} rollouts are needed ({scored} for the seed's validation{starts}, "
+            f"{least - (2 + len(spec.starts)) * scored - spec.rollouts_after} for a step's minibatches, {scored} for a child's validation{after}). Raise it, use fewer examples, or Search(fan=1)."
         )
     asked = spec.search.fan * (len(spec.program.parts) if spec.search.modules == "all" else 1)
     if budget.proposals is not None and budget.proposals < asked:

@@ -131,7 +131,8 @@ def _named(lm: LMSpec | None) -> str | None:
 def _chosen(search: Search) -> dict[str, Any]:
     default = Search()
     values = {item.name: getattr(search, item.name) for item in dataclasses.fields(search)}
-    return {name: value for name, value in values.items() if value != getattr(default, name)}
+    # the texts of a bundle to start from are kept with the other starts
+    return {name: value for name, value in values.items() if name != "start" and value != getattr(default, name)}
 
 
 def _is_plain(value: Any) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gepa_lite.core.budget import Budget
+from gepa_lite.core.candidate import Start
 from gepa_lite.core.contract import Contracts
 from gepa_lite.core.events import RunStarted
 from gepa_lite.core.example import Example
@@ -49,6 +50,7 @@ class RunSpec:
         pin_ids: all such examples, those of the validation set included.
         contracts: what new texts must keep to.
         prices: of models, given by hand.
+        starts: texts to start from beside the program's own.
         procedure: takes the place of our own search; None for that.
     """
 
@@ -67,6 +69,7 @@ class RunSpec:
     contracts: Contracts = field(default_factory=Contracts)
     prices: PriceTable = field(default_factory=PriceTable)
     procedure: Procedure | None = None
+    starts: tuple[Start, ...] = ()
 
     @property
     def splits(self) -> Mapping[str, Sequence[Example]]:
@@ -109,9 +112,9 @@ class RunSpec:
         return dataclasses.replace(self, budget=budget)
 
     def least_rollouts(self) -> int:
-        """Rollouts of the smallest run that can do anything: the seed's validation, one accepted step, and what is kept for after the search."""
+        """Rollouts of the smallest run that can do anything: the validation of the seed and of other starts, one accepted step, and what is kept for after the search."""
         scored = len(self.validation) + len(self.pins)
-        return self.search.repeats * (2 * scored + self.minibatch_rollouts(self.search.fan)) + self.rollouts_after
+        return self.search.repeats * ((2 + len(self.starts)) * scored + self.minibatch_rollouts(self.search.fan)) + self.rollouts_after
 
     def minibatch_rollouts(self, proposals: int) -> int:
         """Rollouts on minibatches, by parent and child, of the first so many proposals."""
@@ -133,6 +136,7 @@ class RunSpec:
             self.budget,
             self.pin_ids,
             tuple(example.id for example in self.curve),
+            self.starts,
         )
 
 
@@ -177,6 +181,8 @@ def check_same_run(before: RunStarted, now: RunStarted) -> None:
         for name, was, value in _differences(key, before.settings.get(key), now.settings.get(key))
     ]
     problems += [f"the seed prompt of {path!r} has changed" for path in now.texts if before.texts.get(path) != now.texts[path]]
+    if [dict(start.texts) for start in before.starts] != [dict(start.texts) for start in now.starts]:
+        problems.append(f"the starts beside the first program have changed ({len(before.starts)} then, {len(now.starts)} now)")
     for name in ("train_ids", "validation_ids", "test_ids", "pin_ids", "curve_ids"):
         if getattr(before, name) != getattr(now, name):
             problems.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +53,7 @@ WRONG: dict[str, list[Any]] = {
     "prefer": ["shorter", None],
     "pins": ["abc", {"id": 1}, None, 3],
     "require": ["improve", True, 1],
+    "start": [3, True, {"route": "x"}, ("a",)],
     "plateau": [-1, 1.0, True, None],
     "shorten": [-1, 1.0, True, None],
 }
@@ -71,6 +73,7 @@ RIGHT: dict[str, list[Any]] = {
     "guard": ["off", gl.Guard(words=8)],
     "pins": [[], ["id"], ({"message": "x"},)],
     "require": [None, "improved"],
+    "start": [None, "t.prompts.json", Path("t.prompts.json")],
 }
 
 

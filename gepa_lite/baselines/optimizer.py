@@ -80,6 +80,8 @@ class Optimizer:
         search = dataclasses.replace(self.search, seed=seed, objective=objective or self.search.objective)
         given = {"testset": testset, "feedback": feedback, "reflection_lm": reflection_lm, "budget": budget}
         prepared = prepare(program, trainset, valset, search=search, **given, **options)
+        if prepared.spec.starts:
+            raise UsageError("a comparison has one start for all optimizers: give one program, and no Search(start=).")
         return self.run(prepared, run, on_event)
 
     def run(self, prepared: Prepared, run: str | Path | None = None, on_event: Callable[[Event], None] | None = None) -> Result[Any]:

@@ -29,6 +29,7 @@ class RunConfig(BaseModel):
 
     Attributes:
         program: ``module:name`` of a program class, of a function that makes a program, or of an instance.
+        start: bundles whose prompts are further starts.
         feedback: ``module:name`` of a feedback function; None for the program's own method.
         train: file of the examples to learn from.
         val: file of the examples that candidates are compared on; None splits ``train``.
@@ -50,6 +51,7 @@ class RunConfig(BaseModel):
 
     program: str
     train: Path
+    start: list[Path] = Field(default_factory=list)
     feedback: str | None = None
     val: Path | None = None
     test: float | Path | None = None
@@ -113,6 +115,9 @@ def read_config(file: Path) -> dict[str, Any]:
     for key in _PATHS:
         if isinstance(values.get(key), str):
             values[key] = file.absolute().parent / Path(values[key]).expanduser()
+    start = values.get("start")
+    if isinstance(start, (str, list)):
+        values["start"] = [file.absolute().parent / Path(path).expanduser() for path in ([start] if isinstance(start, str) else start)]
     run = values.get("run")
     # a run is a name, unless it has the form of a path
     if isinstance(run, str) and "/" in run:

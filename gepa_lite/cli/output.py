@@ -68,6 +68,7 @@ def result_data(result: Result[Any]) -> dict[str, Any]:
         "optimism": result.optimism,
         "objectives": {name: _objective_data(row) for name, row in result.objectives.items()},
         "curve": [{**dataclasses.asdict(milestone), "gap": milestone.gap} for milestone in result.curve],
+        "starts": [dataclasses.asdict(start) for start in result.starts],
         "vetoed": len(result.state.vetoes),
         "prompt_tokens": dict(zip(("seed", "winner"), result.prompt_tokens, strict=True)),
         "prompts": result.prompts,

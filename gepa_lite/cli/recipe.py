@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +25,7 @@ class Recipe(BaseModel):
         kind: ``"cli"`` or ``"python"``: who started it.
         program: ``module:name``; None where it can't be imported.
         prompts: texts that replace the program's own, by module path.
+        starts: further prompts to start from: paths of bundles, or texts by module path.
         feedback: ``module:name``; None for the program's own method.
         lm: the model of all modules that name none.
         reflection_lm: who rewrites, or models with their weights; None for the program's model.
@@ -46,6 +48,7 @@ class Recipe(BaseModel):
     kind: Literal["cli", "python"]
     program: str | None
     prompts: dict[str, str] = Field(default_factory=dict)
+    starts: list[dict[str, str] | Path] = Field(default_factory=list)
     feedback: str | None = None
     lm: str | None = None
     reflection_lm: str | dict[str, float] | None = None
@@ -64,6 +67,11 @@ class Recipe(BaseModel):
     def kept(self) -> dict[str, Any]:
         """As JSON types, for the run's meta."""
         return self.model_dump(mode="json")
+
+    def fixed(self, starts: Iterable[Mapping[str, str]]) -> Recipe:
+        """The same with the texts of all starts, so that a resume needs no file of theirs."""
+        search = {name: value for name, value in self.search.items() if name != "start"}
+        return self.model_copy(update={"starts": [dict(texts) for texts in starts], "search": search})
 
     def make_program(self) -> Any:
         """The program, of whatever kind ``optimize`` takes.
@@ -90,7 +98,7 @@ class Recipe(BaseModel):
         search = make_record(Search, self.search, "search")
         program = self.make_program()
         return prepare(
-            program,
+            [program, *self.starts],
             train,
             validation,
             testset=test,
@@ -122,6 +130,7 @@ def recipe_of(config: RunConfig, file: Path | None) -> Recipe:
     return Recipe(
         kind="cli",
         program=config.program,
+        starts=[path.absolute() for path in config.start],
         feedback=config.feedback,
         lm=config.lm,
         reflection_lm=config.reflection_lm,

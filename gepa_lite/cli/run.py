@@ -27,6 +27,7 @@ from gepa_lite.cli.run_options import (
     ReflectionModel,
     RunName,
     SearchFields,
+    Starts,
     Test,
     Train,
     Val,
@@ -40,6 +41,7 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
     config: Config = None,
     *,
     program: ProgramName = None,
+    start: Starts = None,
     feedback: FeedbackName = None,
     train: Train = None,
     val: Val = None,
@@ -97,6 +99,7 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
 
     options = {
         "program": program,
+        "start": start or None,
         "feedback": feedback,
         "train": train,
         "val": val,

@@ -19,6 +19,14 @@ Config = Annotated[Path | None, typer.Argument(metavar="CONFIG", help="A .toml o
 ProgramName = Annotated[
     str | None, typer.Option(metavar="MODULE:NAME", help="A gl.Program class, a function that makes one, or an instance.")
 ]
+Starts = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--start",
+        metavar="BUNDLE",
+        help="A bundle, or a registry's folder, whose prompts are a start beside the program's; may be repeated.",
+    ),
+]
 FeedbackName = Annotated[
     str | None, typer.Option(metavar="MODULE:NAME", help="The feedback function; without it the program's own method.")
 ]
@@ -76,7 +84,8 @@ def prepare_run(settings: RunConfig, config: Path | None) -> tuple[Recipe, Prepa
 
     recipe = recipe_of(settings, config)
     budget = make_record(Budget, settings.budget, "budget") if settings.budget else None
-    return recipe, recipe.prepare(settings.train, settings.val, settings.test, budget, settings.curve)
+    prepared = recipe.prepare(settings.train, settings.val, settings.test, budget, settings.curve)
+    return recipe.fixed(start.texts for start in prepared.spec.starts), prepared
 
 
 def _share_or_file(text: str | None) -> float | Path | None:

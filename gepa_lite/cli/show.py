@@ -82,7 +82,7 @@ def _candidates(result: Result[Any]) -> str:
     best = result.winner_index
     for member in result.candidates:
         mean = "missing" if member.mean is None else f"{result.objective.score(member.mean):.3f}"
-        step, parent = (str(member.step), f"#{member.parents[0]}") if member.parents else ("", "")
+        step, parent = ("start" if member.step < 0 else str(member.step), f"#{member.parents[0]}") if member.parents else ("", "")
         marks = [word for word, true in (("best", member.index == best), ("front", member.index in result.front)) if true]
         changed = ", ".join(changed_modules(member, result.state)) or "(the seed)"
         note = f"{changed}  [{', '.join(marks)}]" if marks else changed

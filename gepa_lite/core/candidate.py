@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from gepa_lite.core.ids import content_hash
 
@@ -32,3 +33,18 @@ class Candidate:
 
     def __eq__(self, other: object) -> bool:
         return self.id == other.id if isinstance(other, Candidate) else NotImplemented
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Texts to start from beside the seed.
+
+    Attributes:
+        name: what to call it.
+        texts: of all modules.
+        origin: of a bundle: what it says of itself (candidate with lineage, verdict, date, maker), as JSON types.
+    """
+
+    name: str
+    texts: Mapping[str, str]
+    origin: Mapping[str, Any] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gepa_lite.core.budget import Budget, Spend
+from gepa_lite.core.candidate import Start
 from gepa_lite.core.finding import Finding
 
 ProposalStatus = Literal["accepted", "rejected", "skipped", "void"]
@@ -28,6 +29,7 @@ class RunStarted:
         budget: the bounds.
         pin_ids: examples on which no candidate may score less than the seed.
         curve_ids: examples that the search never sees, scored at milestones once it has ended.
+        starts: texts to start from beside the seed: each is validated right after it, as a child of the seed by step -1.
     """
 
     settings: Mapping[str, Any]
@@ -38,6 +40,7 @@ class RunStarted:
     budget: Budget
     pin_ids: tuple[str, ...] = ()
     curve_ids: tuple[str, ...] = ()
+    starts: tuple[Start, ...] = ()
 
     @property
     def extra_pin_ids(self) -> tuple[str, ...]:

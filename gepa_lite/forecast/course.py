@@ -48,6 +48,7 @@ class Shape:
         repeats: rollouts an example.
         block: examples of a staged validation's first block; None where it is always full.
         budget: the bounds.
+        starts: starts that are validated before the search, the seed included.
     """
 
     train: int
@@ -59,6 +60,7 @@ class Shape:
     repeats: int
     block: int | None
     budget: Budget
+    starts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ def shape_of(spec: RunSpec) -> Shape:
         repeats=search.repeats,
         block=search.validation_block if search.validation == "staged" else None,
         budget=spec.budget,
+        starts=1 + len(spec.starts),
     )
 
 
@@ -161,7 +164,7 @@ def follow(shape: Shape, case: Case) -> Tally:
 
     Steps are taken while what is spent, a step's worst case and what is kept for after the search fit in the budget: the rule of the search itself.
     """
-    tally = _ran(Tally(), case, shape.validation * shape.repeats, "seed")
+    tally = _ran(Tally(), case, shape.starts * shape.validation * shape.repeats, "seed")
     for _ in range(_MOST_STEPS):
         if ended := _bound(tally, shape, case):
             tally = replace(tally, ended_by=ended)

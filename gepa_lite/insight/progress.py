@@ -131,6 +131,10 @@ class Progress:
                 self._now = "searching"
                 idle = f"; never ran, so left alone: {', '.join(event.idle_modules)}" if event.idle_modules else ""
                 return f"seed: {self._score(state.pool[0].mean)} on {len(event.values)} validation examples{idle}"
+            case Validated() if event.step < 0:
+                return f"another start: {self._child_words(event, state)}"
+            case Vetoed() if event.step < 0:
+                return f"another start scores less than the first program on {len(event.pin_ids)} pins: it takes no part"
             case Proposed() | Merged() | Validated() | Vetoed() | Unjoined():
                 self._step.append(event)
             case StepEnded():

@@ -151,7 +151,9 @@ def _rejections(trail: Trail, kept: set[int], scale: Scale, spot: dict[int, tupl
 def _dot(trail: Trail, index: int, spot: tuple[float, float], front: Collection[int], winner: int | None) -> Markup:
     node = trail.nodes[index]
     mean = "missing" if node.mean is None else f"{trail.objective.score(node.mean):.3f}"
-    origin = f"from {' and '.join(f'#{parent}' for parent in node.parents)} at step {node.step}" if node.parents else "the seed"
+    origin = f"from {' and '.join(f'#{parent}' for parent in node.parents)} at step {node.step}"
+    if node.step < 0:
+        origin = "a start beside the seed" if node.parents else "the seed"
     words = f"#{index}: {mean}, {origin}; changed: {', '.join(node.changed) if node.parents else 'nothing'}"
     kind = "dot winner" if index == winner else "dot front" if index in front else "dot merged" if len(node.parents) > 1 else "dot"
     radius = 6 if index == winner else 4

@@ -161,7 +161,6 @@ CHECKS: Mapping[str, Check] = {
     "merge_attempts": _count(1),
     "merge_give_up": _count(1),
     "skip_perfect": _TRUTH,
-    "store_messages": _TRUTH,
     "reuse": _TRUTH,
     "horizon": _one_of(("adaptive", "episode"), " or a whole number of at least 0", partial(_is_whole, least=0)),
     "proposer": _one_of(("rewrite", "edit")),
@@ -193,5 +192,10 @@ CHECKS: Mapping[str, Check] = {
     "pins": Check("a list of examples, or of ids of validation examples,", lambda value: isinstance(value, tuple)),
     "require": Check("'improved' or None", lambda value: value in (None, "improved"), ("improved",)),
     "milestones": _count(1),
+    "start": Check(
+        "the path of a bundle, or what gl.load_prompts read,",
+        lambda value: value is None or isinstance(value, str) or hasattr(value, "__fspath__") or hasattr(value, "check_modules"),
+    ),
+    "store_messages": _TRUTH,
 }
 """By field."""

@@ -72,6 +72,8 @@ class Search:
         pins: examples (rows, or ids of validation examples) on which no candidate may score less than the seed: one that does is vetoed before its validation.
         require: ``"improved"``: ``result.program`` is the seed unless the sealed test set shows a gain; None: unless the winner's test score is not above the seed's.
         milestones: candidates scored on the curve's examples once the search has ended, seed and winner included.
+        start: a bundle to go on from: a path, or what ``gl.load_prompts`` read. Its prompts are a start beside the program's own, which the test set compares with all the same; its modules and
+            signatures must be the program's.
         store_messages: False keeps messages, replies, inputs, outputs and words of the feedback out of the run's file; ``docs/privacy.md`` says what still works.
     """
 
@@ -114,6 +116,7 @@ class Search:
     pins: tuple[Any, ...] = ()
     require: Literal["improved"] | None = None
     milestones: int = 5
+    start: Any = None
     store_messages: bool = True
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
@@ -197,8 +200,10 @@ class Search:
         return ACCEPTANCE[self.accept] if isinstance(self.accept, str) else self.accept
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """The rules as JSON types; a template is represented by its hash."""
-        rules: dict[str, Any] = jsonable({item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name != "pins"})
+        """The rules as JSON types; a template is represented by its hash. The texts to start from are kept beside them (``RunStarted.starts``)."""
+        rules: dict[str, Any] = jsonable(
+            {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name not in ("pins", "start")}
+        )
         for name, rule in (("selector", self.parent_selector), ("accept", self.acceptance)):
             rules[name] = _named(rule)
         rules["guard"] = self.leak_guard.fingerprint()

@@ -38,9 +38,9 @@ class Cut:
 
 
 def next_cut(state: RunState, search: Search) -> Cut | None:
-    """The longest sentence of the winner, weighed by its module's calls, that was not tried yet and that the seed does not have. Pure.
+    """The longest sentence of the winner, weighed by its module's calls, that was not tried yet and that no start has. Pure.
 
-    The seed's own sentences stay: their author may want them for reasons that no example shows.
+    The sentences of the seed and of other starts stay: their author may want them for reasons that no example shows.
     """
     assert state.started is not None
     winner = winner_of(state, search)
@@ -48,7 +48,8 @@ def next_cut(state: RunState, search: Search) -> Cut | None:
     tried = {(event.module, event.sentence) for event in state.shortenings if event.status != "dropped"}
     cuts: list[tuple[float, Cut]] = []
     for module, text in winner.candidate.texts.items():
-        own = {same_sentence(sentence) for sentence in sentences_of(state.started.texts[module])}
+        starts = [state.started.texts[module], *(start.texts[module] for start in state.started.starts)]
+        own = {same_sentence(sentence) for start in starts for sentence in sentences_of(start)}
         for sentence in sentences_of(text):
             shorter = without_sentence(text, sentence)
             if (module, sentence) in tried or same_sentence(sentence) in own or not shorter:

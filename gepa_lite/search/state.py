@@ -42,7 +42,7 @@ class Member:
         index: its place in the pool; the seed is 0.
         candidate: its texts.
         parents: indices of its parents; empty for the seed.
-        step: the step that made it; -1 for the seed.
+        step: the step that made it; -1 for the seed and for other starts, whose parent the seed is.
         mean: mean value on the validation set, None while a cell is missing: then it is neither on the front nor a parent.
         rollouts: how many rollouts ``usage`` is of.
         usage: what the task model took on them: what one more call of the program costs is known from here.
@@ -150,6 +150,13 @@ class RunState:
     def seed_validated(self) -> bool:
         """Whether the seed is in the pool."""
         return len(self.pool) > 0
+
+    @property
+    def next_start(self) -> Candidate | None:
+        """The first of the starts beside the seed that was not validated or vetoed yet; None where the search may begin."""
+        assert self.started is not None
+        starts = (Candidate(self.started.texts).replace(start.texts) for start in self.started.starts)
+        return next((start for start in starts if start.id not in self.seen), None)
 
     @property
     def best(self) -> Member:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gepa_lite.core.events import Deferred, Event, SeedValidated, StepEnded, Validated
+from gepa_lite.core.events import Deferred, Event, SeedValidated, StepEnded, Validated, Vetoed
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
 
@@ -14,7 +14,7 @@ from gepa_lite.search.state import RunState
 class Trail:
     """The newest state and its past, as far as steps are planned from it.
 
-    Step k is planned from the point after the seed's validation where k is below the window, else from the one at which the (k + 1 - window)-th step was committed in its turn or
+    Step k is planned from the point after the validation of the seed, and of other starts, where k is below the window, else from the one at which the (k + 1 - window)-th step was committed in its turn or
     deferred. With ``overlap``, and a window of 1, step k is planned from the point before the validation of the child of step k - 1, if it had one. So what a step
     starts from is fixed by the event log and its own index, and a resume plans it as the first session did.
 
@@ -44,7 +44,7 @@ class Trail:
     def after(self, event: Event) -> Trail:
         """The trail with one more event."""
         state, waiting, points, lead = self.state.apply(event), self.waiting, self.points, self.lead
-        if self.overlap and isinstance(event, Validated):
+        if self.overlap and isinstance(event, Validated) and event.step >= 0:
             lead = stand_in(self.state, event.step, event.parents, event.texts)
         if isinstance(event, Deferred):
             waiting = {**waiting, event.step: self.point(event.step)}
@@ -53,6 +53,9 @@ class Trail:
         if isinstance(event, SeedValidated) or state.next_step > self.state.next_step:
             points = (*points, lead or state)[-self.window :]
             lead = None
+        elif isinstance(event, (Validated, Vetoed)) and event.step < 0:
+            # another start: the search begins once all of them are known
+            points = (state,)
         return Trail(self.window, state, points, waiting, self.overlap, lead)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.events import SeedValidated, Validated, Vetoed
+from gepa_lite.core.events import SeedValidated, Stopped, Validated, Vetoed
 from gepa_lite.errors import BudgetSpentError, ModelsDownError, UsageError
 from gepa_lite.search.charges import Uncharged
 from gepa_lite.search.ports import Ports
+from gepa_lite.search.reserve import fits, reserved_rollouts
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
 from gepa_lite.search.trial import Trial, run_trial, spend_of
@@ -47,6 +49,30 @@ def validate_seed(state: RunState, search: Search, ports: Ports) -> SeedValidate
     objectives = {**trial.objectives, **own_objectives(search, state.started.texts, trial.calls, trial.values)}
     spend = spend_of((*trial.rollouts, *pinned.rollouts))
     return SeedValidated(trial.values, idle, spend, objectives, pins, trial.calls)
+
+
+def validate_start(start: Candidate, state: RunState, search: Search, ports: Ports) -> Uncharged | Stopped:
+    """Run another start than the seed on the whole validation set, where the pins hold; or end the search, where the budget has no room for it.
+
+    Raises:
+        RunError: a cell is missing: starts are compared on all examples.
+    """
+    assert state.started is not None
+    seed = state.pool[0].candidate.texts
+    texts = {module: text for module, text in start.texts.items() if text != seed[module]}
+    rollouts = (len(state.started.validation_ids) + len(state.started.extra_pin_ids)) * search.repeats
+    if not fits(state, rollouts, reserved_rollouts(state, search)):
+        return Stopped("budget", f"no room for the {rollouts:,} rollouts that another start's validation takes")
+    try:
+        made = validate(start, -1, (0,), texts, state, replace(search, validation="full"), ports)
+    except BudgetSpentError as error:
+        return Stopped("budget", f"{error}, within the validation of another start")
+    if isinstance(made.event, Validated) and None in made.event.values:
+        problem = next(filter(None, (trial.missing for trial in made.trials)), "")
+        raise ModelsDownError(
+            f"a start's validation has no score for reasons outside the program: {problem}. Resume when they have passed."
+        )
+    return made
 
 
 def validate(

@@ -19,7 +19,7 @@ class Blame:
         module: the module whose prompt it is in.
         sentence: as it stands.
         member: the first candidate in the lineage that had it; 0 for the seed's own sentences, and then there is nothing more to say.
-        step: the step that made this candidate.
+        step: the step that made this candidate; -1 for another start, which a person wrote or an earlier run.
         model: the reflection model that wrote it.
         example_ids: the training examples that it was written from.
         minibatch_gain: the sum of values on them, after less before.
@@ -43,6 +43,8 @@ class Blame:
             return f"{self.module}  seed  {self.sentence.strip()}"
         gain = "no mean" if self.validation_gain is None else f"validation {self.validation_gain:+.3f}"
         others = f" with {self.together - 1} more" if self.together > 1 else ""
+        if self.step is not None and self.step < 0:
+            return f"{self.module}  #{self.member} start ({gain}{others})  {self.sentence.strip()}"
         batch = "" if self.minibatch_gain is None else f", minibatch {self.minibatch_gain:+g} on {len(self.example_ids)}"
         return f"{self.module}  #{self.member} step {self.step} ({gain}{others}{batch})  {self.sentence.strip()}"
 

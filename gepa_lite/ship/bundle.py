@@ -8,6 +8,7 @@ import math
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,9 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
             "objectives": {name: _scores(row, Objective()) for name, row in result.objectives.items()},
         },
         "candidate": {"id": chosen.candidate.id, "is_seed": chosen.index == 0, "lineage": _lineage(result, chosen.index)},
+        "starts": [
+            {**asdict(score), "origin": dict(start.origin)} for score, start in zip(result.starts[1:], state.started.starts, strict=True)
+        ],
         "data": {
             "train": list(state.started.train_ids),
             "validation": list(state.started.validation_ids),

@@ -9,6 +9,7 @@ from gepa_lite.core.call import Usage
 from gepa_lite.guard.detect import without_secrets
 from gepa_lite.search.verdict import Comparison
 from gepa_lite.ship.findings import findings_text
+from gepa_lite.ship.starts import starts_text
 from gepa_lite.ship.verdict_text import curve_text, flips_text, objectives_text, prompt_cost_text, verdict_text
 from gepa_lite.ship.words import word_diff
 
@@ -21,6 +22,7 @@ def report_text(result: Result[Any]) -> str:
     sections = [
         verdict_text(result),
         _scores(result),
+        starts_text(result),
         objectives_text(result),
         flips_text(result),
         curve_text(result),

@@ -25,6 +25,7 @@ from gepa_lite.ship.bundle import write_bundle
 from gepa_lite.ship.evidence import Flip, Milestone, flips_of, milestones_of_run, objectives_of, plot_curve
 from gepa_lite.ship.findings import Found, findings_of
 from gepa_lite.ship.report_text import report_text
+from gepa_lite.ship.starts import StartScore, starts_of
 
 P = TypeVar("P")
 
@@ -113,6 +114,11 @@ class Result(Generic[P]):
     def seed_prompts(self) -> dict[str, str]:
         """The texts of ``seed``, by module path."""
         return dict(self.candidates[0].candidate.texts)
+
+    @property
+    def starts(self) -> list[StartScore]:
+        """The starts of the run with their validation scores, the first program before all others, and which of them the winner comes from."""
+        return starts_of(self)
 
     @property
     def improved(self) -> bool:

@@ -230,7 +230,7 @@ class RunPages:
         steps, dropped = lineage_steps(trail, index, 40)
         facts = [
             ("validation", "missing" if row.score is None else f"{row.score:.3f}"),
-            ("step", str(node.step) if node.parents else "the seed"),
+            ("step", str(node.step) if node.step >= 0 else "a start beside the seed" if node.parents else "the seed"),
         ]
         facts += [("from", ", ".join(f"#{parent}" for parent in node.parents))] if node.parents else []
         facts.append(("joined after", f"{node.rollouts:,} rollouts, {clock(node.at - trail.begun)}"))
