@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.triage import answer, program, rows
 
 TRAIN, VALIDATION, TEST = rows(12, 1), rows(8, 2), rows(10, 3)
 BUDGET = gl.Budget(rollouts=64)
+BUDGETS = {"dspy_miprov2": gl.Budget(rollouts=160)}  # its bootstrapping alone takes more than the others' whole search
 heavy = pytest.mark.heavy
 pytestmark = pytest.mark.timeout(300)  # each starts a process that imports a large package, some three times
 
@@ -53,14 +55,15 @@ def test_the_guests_are_among_the_optimizers() -> None:
 @heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guest_stays_within_the_budget_and_an_interrupted_run_equals_an_unbroken_one(kind: str, tmp_path: Path) -> None:
-    result, task, reflection = optimized(kind, tmp_path / "whole")
+    budget = BUDGETS.get(kind, BUDGET)
+    result, task, reflection = optimized(kind, tmp_path / "whole", budget=budget)
     events = events_of(tmp_path / "whole")
     assert result.finished
     assert result.test.n == len(TEST)
     assert result.verdict in ("improved", "not shown", "worse")
     assert len(result.candidates) > 1
-    assert BUDGET.rollouts - 2 * len(TEST) < result.costs.logical.rollouts + 2 * len(VALIDATION)
-    assert result.costs.logical.rollouts <= BUDGET.rollouts
+    assert budget.rollouts - 2 * len(TEST) < result.costs.logical.rollouts + 2 * len(VALIDATION)
+    assert result.costs.logical.rollouts <= budget.rollouts
     assert sum(event.spend.rollouts for event in events if hasattr(event, "spend")) == result.costs.logical.rollouts
     assert {event.proposer for event in events if isinstance(event, Proposed)} == {kind}
     # the ledger is what the models themselves counted
@@ -78,8 +81,8 @@ def test_a_guest_stays_within_the_budget_and_an_interrupted_run_equals_an_unbrok
         return answer(request)
 
     with pytest.raises(BaseException, match=r".*"):
-        optimized(kind, tmp_path / "run", answers=failing)
-    optimized(kind, tmp_path / "run")
+        optimized(kind, tmp_path / "run", answers=failing, budget=budget)
+    optimized(kind, tmp_path / "run", budget=budget)
     assert events_of(tmp_path / "run") == events
 
 
@@ -158,10 +161,8 @@ def test_a_dspy_program_is_optimized_by_dspys_own_optimizer_on_our_ledger(tmp_pa
             said = {"refund": "high", "praise": "low", "question": "medium", "leak": "high", "invoice": "medium", "typo": "low"}[kind]
             text = said if f"rule {kind}" in system else "medium"
             message = {"content": f"[[ ## urgency ## ]]\n{text}\n\n[[ ## completed ## ]]", "tool_calls": None}
-            box = type("Box", (dict,), {"__getattr__": dict.__getitem__})
-            return box(
-                choices=[box(message=box(message), finish_reason="stop")], usage={"prompt_tokens": 5, "completion_tokens": 5}, model="t"
-            )
+            choice = SimpleNamespace(message=SimpleNamespace(**message), finish_reason="stop")
+            return SimpleNamespace(choices=[choice], usage={"prompt_tokens": 5, "completion_tokens": 5}, model="t")
 
     module = dspy.Predict(dspy.Signature("message -> urgency", "Decide how urgent it is."))
     module.set_lm(Task(model="t"))
@@ -171,14 +172,15 @@ def test_a_dspy_program_is_optimized_by_dspys_own_optimizer_on_our_ledger(tmp_pa
         return dspy.Prediction(score=float(right), feedback="right" if right else f"RULE:{example.kind}")
 
     train, validation = ([dspy.Example(**row).with_inputs("message") for row in split] for split in (TRAIN, VALIDATION))
+    reflection = ScriptedLM(reply)
     result = optimizer("dspy_gepa")(
-        module, train, validation, feedback=metric, reflection_lm=ScriptedLM(reply), budget=gl.Budget(rollouts=60), run=tmp_path / "run"
+        module, train, validation, feedback=metric, reflection_lm=reflection, budget=gl.Budget(rollouts=60), run=tmp_path / "run"
     )
     assert isinstance(result.winner, dspy.Module)
     assert "rule" in result.winner.signature.instructions
     assert module.signature.instructions == "Decide how urgent it is."
     with RunStore.read(tmp_path / "run") as store:
-        assert store.paid().roles["task"].calls == Task.calls
+        assert store.paid().total.calls == Task.calls + reflection.calls
 
 
 @heavy
