@@ -270,7 +270,7 @@ class Session:
             if self.keep_budget:
                 self.notice(f"No budget was given: {spec.budget.describe()}, which pays for about {DEFAULT_PROPOSALS} proposals.")
             return commit(trail, [spec.started()], self)
-        check_same_run(state.started, spec.started())
+        check_same_run(state.started, spec.started().without(state.set_aside.example_ids if state.set_aside else ()))
         self._open_session()
         if spec.budget != state.budget and not self.keep_budget:
             return commit(trail, [BudgetChanged(spec.budget)], self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pytest
 import gepa_lite as gl
 from gepa_lite.api import prepare
 from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.events import SetAside
 from gepa_lite.core.rollout import RolloutKey
 from gepa_lite.engine import Engine
 from gepa_lite.errors import (
@@ -29,7 +31,10 @@ from gepa_lite.errors import (
     ServerError,
 )
 from gepa_lite.lm.breaker import Breaker
+from gepa_lite.report.html import report_html
+from gepa_lite.report.markdown import report_markdown
 from gepa_lite.store.memory import MemoryStore
+from gepa_lite.store.run_store import RunStore
 from gepa_lite.testing import ScriptedLM
 from tests.triage import Triage, answer, program, reflector, rows
 
@@ -303,6 +308,76 @@ def test_a_missing_cell_of_the_seed_stops_the_run_and_a_resume_goes_on(tmp_path:
     assert result.validation.missing == 0
     assert result.costs.paid.calls == lm.calls + reflections(result)
     assert paid >= 15
+
+
+MANY = rows(20, 2)
+"""A validation set of which one example is a twentieth."""
+
+
+def refusing(message: str, times: float, fault: Exception) -> ScriptedLM:
+    """A model that fails on one message so many times."""
+    left = [times]
+
+    def script(request: gl.Request) -> Any:
+        if message in request.messages[-1]["content"] and left[0] > 0:
+            left[0] -= 1
+            return fault
+        return answer(request)
+
+    return ScriptedLM(script, name="task")
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_validation_example_that_never_gets_a_score_is_set_aside_and_said(workers: int, tmp_path: Path) -> None:
+    sick = MANY[SICK]["message"]
+    common: dict[str, Any] = {"reflection_lm": reflector(), "run": tmp_path / "run", "workers": workers}
+    fault = ModelTimeoutError("no reply in 60 s")
+    result = gl.optimize(Triage(lm=refusing(sick, math.inf, fault)), TRAIN, MANY, budget=gl.Budget(rollouts=200), **common)
+    assert result.validation.n == 19
+    assert result.validation.missing == 0
+    assert result.validation.after > result.validation.before
+    aside = result.state.set_aside
+    assert aside is not None
+    assert len(aside.example_ids) == 1
+    assert "no reply in 60 s" in aside.reason
+    assert "1 validation example is set aside and counted nowhere" in str(result)
+    shown = report_markdown(tmp_path / "run"), report_html(tmp_path / "run")
+    assert all("set aside" in text for text in shown)
+    # it is run for no later candidate, and a resume with a larger budget goes on without it
+    with RunStore.open(tmp_path / "run") as store:
+        assert {event.spend.rollouts for event in store.events() if isinstance(event, SetAside)} == {1}
+    lm = refusing(sick, math.inf, fault)
+    more = gl.optimize(Triage(lm=lm), TRAIN, MANY, budget=gl.Budget(rollouts=300), **common)
+    assert more.state.set_aside == aside
+    assert more.costs.logical.rollouts > result.costs.logical.rollouts
+    assert not any(sick in request.messages[-1]["content"] for request in lm.requests)
+    # who takes the example out of the data goes on with the run; another one is another validation set
+    well = [row for row in MANY if row["message"] != sick]
+    assert gl.optimize(Triage(lm=lm), TRAIN, well, budget=gl.Budget(rollouts=300), **common).validation == more.validation
+    with pytest.raises(gl.UsageError, match="validation set has changed"):
+        gl.optimize(Triage(lm=lm), TRAIN, well[1:], budget=gl.Budget(rollouts=300), **common)
+
+
+def test_a_short_outage_of_the_seed_is_tried_again_and_sets_nothing_aside(tmp_path: Path) -> None:
+    lm = refusing(MANY[SICK]["message"], 1, ServerError("503"))
+    result = gl.optimize(Triage(lm=lm), TRAIN, MANY, reflection_lm=reflector(), budget=gl.Budget(rollouts=90), run=tmp_path / "run")
+    assert result.state.set_aside is None
+    assert result.validation.n == 20
+
+
+@pytest.mark.parametrize("search", [{"coverage": 1.0}, {"pins": (MANY[SICK],)}], ids=["strict", "pinned"])
+def test_nothing_is_set_aside_where_every_score_is_asked_for(search: dict[str, Any], tmp_path: Path) -> None:
+    lm = refusing(MANY[SICK]["message"], math.inf, RateLimitError("429"))
+    with pytest.raises(ModelsDownError, match="1 of 20 rollouts are missing"):
+        gl.optimize(
+            Triage(lm=lm),
+            TRAIN,
+            MANY,
+            reflection_lm=reflector(),
+            budget=gl.Budget(rollouts=90),
+            search=gl.Search(**search),
+            run=tmp_path / "run",
+        )
 
 
 def reflections(result: gl.Result[Any]) -> int:

@@ -17,6 +17,8 @@ from gepa_lite.core.events import Proposed
 from gepa_lite.core.finding import Finding
 from gepa_lite.errors import UsageError
 from gepa_lite.origin import search_table
+from gepa_lite.report.html import report_html
+from gepa_lite.report.markdown import report_markdown
 from gepa_lite.search.gate import in_words
 from gepa_lite.search.state import RunState
 from gepa_lite.session import Session
@@ -217,6 +219,12 @@ def test_a_secret_that_was_only_warned_of_is_not_printed_with_the_prompt_that_ho
     assert "secret: it holds a GitHub token" in str(result)
     assert "Use *** then." in str(result)
     assert SECRET not in str(result)
+    page, text = report_html(tmp_path / "a"), report_markdown(tmp_path / "a")
+    for view in (page, text):
+        assert "Checks of proposed prompts" in view
+        assert "it holds a GitHub token" in view
+        assert SECRET not in view
+        assert "Use ***" in view
 
 
 def test_many_findings_are_told_in_few_words() -> None:

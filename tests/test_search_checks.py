@@ -35,6 +35,7 @@ WRONG: dict[str, list[Any]] = {
     "accept": ["strickt", Paired, 0.5],
     "validation": ["stage", True],
     "validation_bound": [-0.1, 1, 1.0, "0.05", float("nan")],
+    "coverage": [0, 1.5, -0.1, "0.9", float("nan"), None],
     "merge": ["complement", 1, None],
     "skip_perfect": [1, "yes", None],
     "reuse": [0, "no", None],

@@ -25,7 +25,7 @@ TakeStep = Callable[[RunState, Course, int], Uncharged]
 def begin(trail: Trail, course: Course) -> Trail:
     """The trail with the seed validated; stopped where there is no prompt to improve."""
     if not trail.state.seed_validated:
-        trail = commit(trail, [validate_seed(trail.state, course.search, course.ports)], course.ports)
+        trail = commit(trail, validate_seed(trail.state, course.search, course.ports), course.ports)
     if trail.state.stopped is None and not trail.state.rotation:
         none = Stopped("no_modules", "no module ran in the seed's validation: there is no prompt to improve")
         return commit(trail, [none], course.ports)

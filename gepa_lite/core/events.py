@@ -5,8 +5,8 @@ Events hold decisions and logical cost only. Timestamps, latencies, retries and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from gepa_lite.core.budget import Budget, Spend
@@ -48,13 +48,39 @@ class RunStarted:
         known = set(self.validation_ids)
         return tuple(example for example in self.pin_ids if example not in known)
 
+    def without(self, example_ids: Collection[str]) -> RunStarted:
+        """The same start with these validation examples left out."""
+        return replace(self, validation_ids=tuple(example for example in self.validation_ids if example not in example_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Validation examples that the seed got no score on, tried twice, for reasons outside the program: they leave the validation set of this run.
+
+    Attributes:
+        example_ids: in the order of ``RunStarted.validation_ids``.
+        reason: the first failure, in words.
+        spend: logical cost of their rollouts.
+    """
+
+    example_ids: tuple[str, ...]
+    reason: str
+    spend: Spend = field(default_factory=Spend)
+
+    @property
+    def words(self) -> str:
+        """What was set aside and why, for a person."""
+        named = ", ".join(self.example_ids[:5]) + (", ..." if len(self.example_ids) > 5 else "")
+        count = len(self.example_ids)
+        return f"{count} validation {'example is' if count == 1 else 'examples are'} set aside and counted nowhere ({named}): the seed got no score in two tries. {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class SeedValidated:
     """The seed candidate was run on the whole validation set.
 
     Attributes:
-        values: by position of ``validation_ids``; higher is better; None is missing.
+        values: by position of ``validation_ids``, without those that were set aside; higher is better; None is missing.
         idle_modules: modules that ran in no rollout: they leave the rotation.
         spend: logical cost.
         objectives: further scores by name, by position of ``validation_ids``; higher is better.
@@ -354,6 +380,7 @@ class MilestoneScored:
 
 Event = (
     RunStarted
+    | SetAside
     | SeedValidated
     | Proposed
     | Merged
@@ -372,6 +399,7 @@ Event = (
 )
 EVENT_TYPES: tuple[type[Event], ...] = (
     RunStarted,
+    SetAside,
     SeedValidated,
     Proposed,
     Merged,

@@ -21,6 +21,7 @@ from gepa_lite.core.events import (
     MilestoneScored,
     Proposed,
     SeedValidated,
+    SetAside,
     Shortened,
     StepEnded,
     Stopped,
@@ -127,6 +128,8 @@ class Progress:
     def _line(self, event: Event, state: RunState) -> str:
         """What to say of an event; "" for nothing."""
         match event:
+            case SetAside():
+                return event.words
             case SeedValidated():
                 self._now = "searching"
                 idle = f"; never ran, so left alone: {', '.join(event.idle_modules)}" if event.idle_modules else ""

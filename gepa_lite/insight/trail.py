@@ -26,6 +26,7 @@ from gepa_lite.core.events import (
     RunStarted,
     SealOpened,
     SeedValidated,
+    SetAside,
     Shortened,
     StepEnded,
     Stopped,
@@ -48,7 +49,8 @@ class Trail:
     """A run's course. ``follow`` takes events in order; everything else is read.
 
     Attributes:
-        started: the run's first event, None before it.
+        started: the run's first event, without the examples that were set aside; None before it.
+        set_aside: validation examples that the seed got no score on for reasons outside the program, None for none.
         nodes: the pool.
         attempts: proposals and merges, in order.
         rows: validation values of the pool, one array a node; missing is NaN.
@@ -71,6 +73,7 @@ class Trail:
     """
 
     started: RunStarted | None = None
+    set_aside: SetAside | None = None
     nodes: list[Node] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     rows: list[NDArray[np.float64]] = field(default_factory=list)
@@ -174,6 +177,10 @@ class Trail:
         match event:
             case RunStarted():
                 self.started, self.budget, self.begun = event, event.budget, self.last
+            case SetAside():
+                assert self.started is not None
+                self.started, self.set_aside = self.started.without(event.example_ids), event
+                self._spend("seed", dataclasses.asdict(event.spend))
             case Stopped():
                 self.stopped = event
             case BudgetChanged():

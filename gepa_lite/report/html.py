@@ -25,6 +25,7 @@ from gepa_lite.report.pages import (
     telling_cases,
 )
 from gepa_lite.report.rendering import environment, style_markup, style_sheet
+from gepa_lite.ship.findings import findings_text
 from gepa_lite.ship.verdict_text import verdict_text
 from gepa_lite.store.browse import Browse
 
@@ -83,13 +84,15 @@ def _verdict(stored: StoredRun, result: Result[Any]) -> dict[str, Any]:
     lines = verdict_text(result).splitlines()
     if not result.finished:
         lines.append(f"The run is {stored.status}: this is how it stood when the report was written.")
+    aside = [result.state.set_aside.words] if result.state.set_aside is not None else []
     return {
         "name": stored.folder.name,
         "written": datetime.now(UTC).isoformat(timespec="minutes").replace("T", " ").replace("+00:00", " UTC"),
         "verdict": result.verdict,
         "verdict_lines": [line.replace(" %", "\u00a0%") for line in lines],
         "comparisons": comparisons(result),
-        "notices": list(result.notices),
+        "notices": [*result.notices, *aside],
+        "checks": findings_text(result.findings).splitlines()[1:],
         "paid": result.costs.paid,
     }
 

@@ -12,6 +12,7 @@ from gepa_lite.insight.stored import read_run
 from gepa_lite.report.html import comparisons
 from gepa_lite.report.pages import Look
 from gepa_lite.report.safe_text import cut
+from gepa_lite.ship.findings import findings_text
 from gepa_lite.ship.verdict_text import verdict_text
 from gepa_lite.ship.words import word_diff
 from gepa_lite.store.browse import Browse
@@ -45,6 +46,7 @@ def report_markdown(run: Result[Any] | str | Path) -> str:
             "\n".join(f"- {name}: {_plain(value)}" for name, value in look.summary),
             _flips(result),
             _changes(result),
+            _checks(result),
         ]
         if look.advice:
             sections.append("### Advice\n\n" + "\n".join(f"- {_plain(cut(str(item), 600))}" for item in look.advice))
@@ -76,6 +78,11 @@ def _flips(result: Result[Any]) -> str:
     rows = [f"- {_code(flip.example_id)}: {flip.before:g} → {flip.after:g}" for flip in lost[:_FLIPS]]
     more = f"\n- and {len(lost) - _FLIPS} more" if len(lost) > _FLIPS else ""
     return "### Worse than before\n\n" + "\n".join(rows) + more
+
+
+def _checks(result: Result[Any]) -> str:
+    lines = findings_text(result.findings).splitlines()[1:]
+    return "### Checks of proposed prompts\n\n" + "\n".join(f"- {_plain(line.strip())}" for line in lines) if lines else ""
 
 
 def _changes(result: Result[Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -78,6 +79,11 @@ class Look:
         return [(charts.AXES[axis], chart) for axis, chart in found if chart]
 
     @property
+    def checks(self) -> Counter[str]:
+        """Proposals in which the contract or the leak guard found something, by rule."""
+        return Counter(rule for attempt in self.trail.attempts for rule in set(attempt.rules))
+
+    @property
     def summary(self) -> list[tuple[str, str]]:
         """What a run is at a glance: name and value."""
         trail = self.trail
@@ -94,6 +100,10 @@ class Look:
         if trail.usd or not trail.priced or trail.budget.usd:
             price = f"{trail.usd:.4f}{'' if trail.priced else ' and unknown'}"
             rows.append(("dollars", f"{price}{f' of {trail.budget.usd:.2f}' if trail.budget.usd else ''}"))
+        if found := self.checks:
+            rows.append(("checks", ", ".join(f"{rule} {count:,}" for rule, count in sorted(found.items()))))
+        if (aside := trail.set_aside) is not None:
+            rows.append(("set aside", f"{len(aside.example_ids):,} validation examples"))
         rows.append(("time", clock(sum(session.seconds for session in self.browse.sessions()))))
         return rows
 

@@ -6,8 +6,11 @@ import json
 import re
 from typing import Any
 
+from gepa_lite.guard.detect import without_secrets
+
 # they turn the letters around them: a prompt must not look like another one
 _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_SECRET_CHARS = 400
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 
 
@@ -26,12 +29,13 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """A clean text of at most ``most`` characters and a note of how many are left out.
+    """A clean text of at most ``most`` characters, secrets struck out, and a note of how many are left out.
 
     >>> cut("abcdef", 4)
     'abcd… (2 more characters)'
     """
-    kept = clean(text[:most])
+    # a secret that the cut would go through is found too
+    kept = clean(without_secrets(text[: most + _SECRET_CHARS])[:most])
     return kept if len(text) <= most else f"{kept}… ({len(text) - most:,} more characters)"
 
 

@@ -197,5 +197,6 @@ CHECKS: Mapping[str, Check] = {
         lambda value: value is None or isinstance(value, str) or hasattr(value, "__fspath__") or hasattr(value, "check_modules"),
     ),
     "store_messages": _TRUTH,
+    "coverage": Check("a share above 0, up to 1,", lambda value: _is_number(value) and 0 < value <= 1),
 }
 """By field."""

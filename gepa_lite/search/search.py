@@ -75,6 +75,8 @@ class Search:
         start: a bundle to go on from: a path, or what ``gl.load_prompts`` read. Its prompts are a start beside the program's own, which the test set compares with all the same; its modules and
             signatures must be the program's.
         store_messages: False keeps messages, replies, inputs, outputs and words of the feedback out of the run's file; ``docs/privacy.md`` says what still works.
+        coverage: least share, 0 to 1, of validation examples that the seed needs a score on. What stays missing above it, tried twice (a refused input, an example that always times out),
+            is set aside for this run, by an event, and said; below it the run ends with an error. 1 sets nothing aside.
     """
 
     seed: int = 0
@@ -118,6 +120,7 @@ class Search:
     milestones: int = 5
     start: Any = None
     store_messages: bool = True
+    coverage: float = 0.9
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """Refuse an unknown rule by name, before Python's own error would."""

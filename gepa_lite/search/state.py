@@ -22,6 +22,7 @@ from gepa_lite.core.events import (
     RunStarted,
     SealOpened,
     SeedValidated,
+    SetAside,
     Shortened,
     StepEnded,
     Stopped,
@@ -74,7 +75,8 @@ class RunState:
     """Everything a search decides by.
 
     Attributes:
-        started: the run's first event, None before it.
+        started: the run's first event, without the examples that were set aside; None before it.
+        set_aside: validation examples that the seed got no score on for reasons outside the program; None for none.
         pool: the candidates, the seed first.
         table: values on the validation set, shape (candidates, examples); missing is NaN.
         objectives: further scores on the validation set by name, each a table like ``table``.
@@ -109,6 +111,7 @@ class RunState:
     """
 
     started: RunStarted | None = None
+    set_aside: SetAside | None = None
     pool: Log[Member] = field(default_factory=Log)
     table: Rows = field(default_factory=lambda: Rows(0))
     objectives: Mapping[str, Rows] = field(default_factory=dict)
@@ -181,7 +184,7 @@ class RunState:
         match event:
             case RunStarted():
                 return self._with(started=event, table=Rows(len(event.validation_ids)), budget=event.budget)
-            case SeedValidated():
+            case SetAside() | SeedValidated():
                 return self._after_seed(event)
             case Proposed():
                 return self._after_proposal(event)
@@ -253,8 +256,16 @@ class RunState:
         joined = Validated(self.next_step, (event.parent,), event.texts, event.values, event.spend, event.objectives)
         return state._join(child, (event.parent,), self.next_step, joined, self.pointers[event.parent])
 
-    def _after_seed(self, event: SeedValidated) -> RunState:
+    def _after_setting_aside(self, event: SetAside) -> RunState:
         assert self.started is not None
+        started = self.started.without(event.example_ids)
+        spend = self.spend + event.spend
+        return self._with(started=started, set_aside=event, table=Rows(len(started.validation_ids)), spend=spend)
+
+    def _after_seed(self, event: SetAside | SeedValidated) -> RunState:
+        assert self.started is not None
+        if isinstance(event, SetAside):
+            return self._after_setting_aside(event)
         rotation = tuple(path for path in self.started.texts if path not in event.idle_modules)
         state = self._with(rotation=rotation, pins=event.pins, calls=event.calls)
         return state._join(Candidate(self.started.texts), (), -1, event, 0)

@@ -39,11 +39,29 @@ class Trial:
         """One rollout an example to learn from: the worst of its repeats, the first of equal ones."""
         return tuple(min(group, key=lambda r: float("inf") if r.value is None else r.value) for group in zip(*self.samples, strict=True))
 
+    def on(self, places: Iterable[int]) -> Trial:
+        """The same on some of the examples, by place."""
+        kept = list(places)
+        return Trial(tuple(tuple(sample[place] for place in kept) for sample in self.samples))
+
+    def replaced(self, places: Sequence[int], newer: Trial) -> Trial:
+        """The same with the rollouts of some examples, by place, run again."""
+        samples = []
+        for old, new in zip(self.samples, newer.samples, strict=True):
+            by_place = dict(zip(places, new, strict=True))
+            samples.append(tuple(by_place.get(place, rollout) for place, rollout in enumerate(old)))
+        return Trial(tuple(samples))
+
     @property
     def missing(self) -> str | None:
         """What is missing, in words, or None."""
-        failures = [rollout.failure for rollout in self.rollouts if rollout.missing and rollout.failure is not None]
-        return f"{len(failures)} of {len(self.rollouts)} rollouts are missing: {failures[0].message}" if failures else None
+        count = sum(rollout.missing for rollout in self.rollouts)
+        return f"{count} of {len(self.rollouts)} rollouts are missing: {self.first_failure}" if count else None
+
+    @property
+    def first_failure(self) -> str:
+        """Why the first of the missing rollouts is, in words; "" where none is."""
+        return next((rollout.failure.message for rollout in self.rollouts if rollout.missing and rollout.failure is not None), "")
 
     @property
     def modules(self) -> set[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.events import SeedValidated, Stopped, Validated, Vetoed
+from gepa_lite.core.events import Event, SeedValidated, SetAside, Stopped, Validated, Vetoed
 from gepa_lite.errors import BudgetSpentError, ModelsDownError, UsageError
 from gepa_lite.search.charges import Uncharged
 from gepa_lite.search.ports import Ports
@@ -24,31 +24,55 @@ VALIDATION_LATER = 1
 """Priority of validation rollouts: minibatches, which proposals wait for, go first."""
 
 
-def validate_seed(state: RunState, search: Search, ports: Ports) -> SeedValidated:
-    """Run the seed on the whole validation set and the pins.
+def validate_seed(state: RunState, search: Search, ports: Ports) -> list[Event]:
+    """Run the seed on the whole validation set and the pins; what is missing is tried once more.
+
+    Returns:
+        ``SeedValidated``; before it ``SetAside`` where a few validation examples stay missing: no more than ``Search.coverage`` allows, and no pins.
 
     Raises:
         UsageError: the budget can't pay for it.
-        RunError: a cell is missing: without the seed's scores nothing can be compared.
+        RunError: more is missing: without the seed's scores nothing can be compared.
     """
-    assert state.started is not None
-    seed, ids = Candidate(state.started.texts), state.started.validation_ids
-    extra = state.started.extra_pin_ids
+    started = state.started
+    assert started is not None
+    seed = Candidate(started.texts)
     try:
-        trial = run_trial(ports, seed, ids, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, -1))
-        pinned = run_trial(ports, seed, extra, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, -1))
+        trial = _tried_twice(seed, started.validation_ids, search, ports)
+        pinned = _tried_twice(seed, started.extra_pin_ids, search, ports)
     except BudgetSpentError as error:
         raise UsageError(f"the budget can't pay for the seed's validation: {error}. Raise it; what was paid is kept.") from error
-    if missing := trial.missing or pinned.missing:
+    absent = [example for example, value in zip(started.validation_ids, trial.values, strict=True) if value is None]
+    enough = len(absent) <= (1 - search.coverage) * len(started.validation_ids) + 1e-9
+    if pinned.missing or (absent and not (enough and set(absent).isdisjoint(started.pin_ids))):
         raise ModelsDownError(
-            f"the seed's validation has no score for reasons outside the program: {missing}. Resume when they have passed."
+            f"the seed's validation has no score for reasons outside the program: {trial.missing or pinned.missing}. Resume when they have passed"
+            f"{'' if enough else ', or lower Search(coverage=) if they never will'}."
         )
-    idle = tuple(module for module in state.started.texts if module not in trial.modules)
-    known = dict(zip((*ids, *extra), (*trial.values, *pinned.values), strict=True))
-    pins = tuple(known[example] for example in state.started.pin_ids)
-    objectives = {**trial.objectives, **own_objectives(search, state.started.texts, trial.calls, trial.values)}
-    spend = spend_of((*trial.rollouts, *pinned.rollouts))
-    return SeedValidated(trial.values, idle, spend, objectives, pins, trial.calls)
+    kept = trial.on(place for place, value in enumerate(trial.values) if value is not None)
+    events: list[Event] = []
+    if absent:
+        lost = trial.on(place for place, value in enumerate(trial.values) if value is None)
+        events.append(SetAside(tuple(absent), lost.first_failure, spend_of(lost.rollouts)))
+        started = started.without(absent)
+    idle = tuple(module for module in started.texts if module not in kept.modules)
+    known = dict(zip((*started.validation_ids, *started.extra_pin_ids), (*kept.values, *pinned.values), strict=True))
+    pins = tuple(known[example] for example in started.pin_ids)
+    objectives = {**kept.objectives, **own_objectives(search, started.texts, kept.calls, kept.values)}
+    spend = spend_of((*kept.rollouts, *pinned.rollouts))
+    return [*events, SeedValidated(kept.values, idle, spend, objectives, pins, kept.calls)]
+
+
+def _tried_twice(seed: Candidate, example_ids: Sequence[str], search: Search, ports: Ports) -> Trial:
+    """The seed's rollouts; those that are missing at first are run again once the others have ended, for most outages are short."""
+    trial = run_trial(ports, seed, example_ids, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, -1))
+    places = [place for place, value in enumerate(trial.values) if value is None]
+    if not places:
+        return trial
+    again = run_trial(
+        ports, seed, [example_ids[place] for place in places], repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, -1)
+    )
+    return trial.replaced(places, again)
 
 
 def validate_start(start: Candidate, state: RunState, search: Search, ports: Ports) -> Uncharged | Stopped:

@@ -85,6 +85,8 @@ def _changes(result: Result[Any]) -> str:
 
 def _foot(result: Result[Any]) -> str:
     lines = [f"Note: {notice}" for notice in result.notices]
+    if (aside := result.state.set_aside) is not None:
+        lines.append(f"Note: {aside.words}")
     if result.run is not None:
         lines.append(f"Run: {result.run}")
         if not result.finished:

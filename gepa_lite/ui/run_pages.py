@@ -165,10 +165,12 @@ class RunPages:
         statuses = ["", *sorted({attempt.status for attempt in attempts} | {attempt.code for attempt in attempts})]
         models = ["", *sorted({attempt.model for attempt in attempts if attempt.model})]
         modules = ["", *look.trail.modules]
+        rules = ["", *sorted(look.checks)]
         picked = {
             "status": chosen(request, "status", statuses),
             "module": chosen(request, "module", modules),
             "model": chosen(request, "model", models),
+            "rule": chosen(request, "rule", rules),
         }
         found = [
             attempt
@@ -176,9 +178,11 @@ class RunPages:
             if picked["status"] in ("", attempt.status, attempt.code)
             and (not picked["module"] or picked["module"] in attempt.modules)
             and picked["model"] in ("", attempt.model)
+            and (not picked["rule"] or picked["rule"] in attempt.rules)
         ]
         rows, pager = page_of(request, found, _ROWS)
-        return {"proposals": rows, "statuses": statuses, "modules": modules, "models": models, "chosen": picked, **pager}
+        offered = {"statuses": statuses, "modules": modules, "models": models, "rules": rules}
+        return {"proposals": rows, **offered, "chosen": picked, **pager}
 
     def _proposal(self, request: Request, shelf: Shelf, look: Look) -> dict[str, Any]:
         trail = look.trail
