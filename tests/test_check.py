@@ -186,6 +186,18 @@ def test_the_refinement_rate_is_that_of_one_minibatch() -> None:
     assert re.match(r"[0-3] of 3 proposals were better .* on one minibatch of 3", rate.what)
 
 
+def test_a_window_that_nobody_states_is_unknown_and_not_fine() -> None:
+    class Silent(ScriptedLM):
+        def describe(self) -> LMInfo:
+            return LMInfo("task", context_window=None, usd_per_input_token=0.0, usd_per_output_token=0.0)
+
+    checkup = check(Triage(lm=Silent(answer)))
+    assert levels(checkup, "context")[0] == "unknown"
+    assert "?     The context window of task is not known." in str(checkup)
+    assert "1 not known" in str(checkup)
+    assert not checkup.failed
+
+
 def test_unknown_prices_are_told_and_a_small_window_is_found() -> None:
     class Small(ScriptedLM):
         def describe(self) -> LMInfo:

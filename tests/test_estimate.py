@@ -136,6 +136,8 @@ def test_each_bound_ends_the_course(bound: str, tmp_path: Path) -> None:
     assert found.proposals.likely > 0
     limits = {"rollouts": found.rollouts.high, "proposals": found.proposals.high, "tokens": found.tokens.high}
     assert limits.get(bound, 0) <= amounts[bound] * 1.001
+    if bound == "seconds":
+        assert 1.0 <= found.minutes.high <= 1.5, "no later than the calls in flight take"
 
 
 def test_a_larger_budget_never_buys_fewer_proposals() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gepa_lite.core.call import Usage
 
-Level = Literal["ok", "warn", "fail"]
+Level = Literal["ok", "unknown", "warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Diagnosis:
     """One thing that was looked at.
 
     Attributes:
-        level: ``ok``; ``warn``: a run works, but perhaps not well; ``fail``: a run would be wasted.
+        level: ``ok``; ``unknown``: it could not be looked at, which stops nothing; ``warn``: a run works, but perhaps not well; ``fail``: a run would be wasted.
         code: a short stable word.
         what: what is so, in words.
         evidence: what was seen.
@@ -65,8 +65,9 @@ class Checkup:
         return [finding for finding in self.findings if finding.code == code]
 
     def __str__(self) -> str:
-        counts = {level: sum(finding.level == level for finding in self.findings) for level in ("fail", "warn", "ok")}
+        counts = {level: sum(finding.level == level for finding in self.findings) for level in ("fail", "warn", "unknown", "ok")}
         head = f"Check of {self.program}: {counts['fail']} failed, {counts['warn']} to look at, {counts['ok']} fine"
+        head += f", {counts['unknown']} not known" if counts["unknown"] else ""
         return "\n".join([head, "", *(_lines(finding) for finding in self.findings), "", self._costs()])
 
     __repr__ = __str__
@@ -95,7 +96,7 @@ class Checkup:
 
 
 def _lines(finding: Diagnosis) -> str:
-    mark = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}[finding.level]
+    mark = {"ok": "ok  ", "unknown": "?   ", "warn": "warn", "fail": "FAIL"}[finding.level]
     lines = [f"{mark}  {finding.what}"]
     lines += [f"Seen: {finding.evidence}"] if finding.evidence else []
     lines += [f"Do: {finding.do}"] if finding.do and finding.level != "ok" else []

@@ -41,7 +41,11 @@ def check_context(spec: RunSpec, examples: Sequence[Example], rollouts: Sequence
     room = largest + max(0, longest) + spec.search.max_prompt_tokens
     if not known:
         yield Diagnosis(
-            "ok", "context", f"The context window of {', '.join(windows)} is not known.", f"a call may take about {room:,} tokens"
+            "unknown",
+            "context",
+            f"The context window of {', '.join(windows)} is not known.",
+            f"a call may take about {room:,} tokens",
+            "Look up whether that fits.",
         )
     elif room <= min(known):
         yield Diagnosis(

@@ -212,6 +212,7 @@ def _estimate(prepared: Prepared, folder: Path, samples: Samples, cost: Usage) -
     roles["reflection"] = _reflection(units.cases, tallies)
     objective = spec.search.objective
     usd = _usd([tally.total for tally in tallies], slack)
+    minutes = _minutes(spec.budget, tallies, units.cases)
     proposals = _range([tally.proposals for tally in tallies])
     return Estimate(
         program=spec.program.name,
@@ -219,7 +220,7 @@ def _estimate(prepared: Prepared, folder: Path, samples: Samples, cost: Usage) -
         default_budget=prepared.default_budget,
         proposals=Range(math.floor(proposals.low), round(proposals.likely), math.ceil(proposals.high)),
         rollouts=_range([tally.rollouts for tally in tallies], slack),
-        minutes=_range([tally.seconds / 60 for tally in tallies]),
+        minutes=minutes,
         usd=usd,
         tokens=_range([tally.total.tokens for tally in tallies], slack),
         roles=roles,
@@ -240,6 +241,12 @@ def _slack(budget: Budget, tallies: Sequence[Tally]) -> float:
     if budget.rollouts is None or not all(tally.ended_by == "rollouts" for tally in tallies):
         return 1.0
     return budget.rollouts / max(tally.rollouts for tally in tallies)
+
+
+def _minutes(budget: Budget, tallies: Sequence[Tally], cases: Sequence[Case]) -> Range:
+    """Wall time. Where seconds are bounded, a run ends at about that time: no later than the calls in flight then take."""
+    bounds = [math.inf if budget.seconds is None else budget.seconds + case.rollout_seconds + case.reflection_seconds for case in cases]
+    return _range([min(tally.seconds, bound) / 60 for tally, bound in zip(tallies, bounds, strict=True)])
 
 
 def _range(values: Sequence[float], slack: float = 1.0) -> Range:
