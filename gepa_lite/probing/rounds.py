@@ -47,7 +47,7 @@ class Rounds:
         """See ``Procedure``."""
         search, ports = course.search, course.ports
         if not trail.state.seed_validated:
-            trail = commit(trail, [validate_seed(trail.state, search, ports)], ports)
+            trail = commit(trail, validate_seed(trail.state, search, ports), ports)
         if trail.state.stopped is None and not trail.state.rotation:
             return commit(
                 trail, [Stopped("no_modules", "no module ran in the seed's validation: there is no prompt to improve")], ports
