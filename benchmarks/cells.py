@@ -49,7 +49,7 @@ SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """Settings by name, beside each optimizer's own defaults: ``OPTIMIZER:SETTING``, as a name of ``baselines.OPTIMIZERS`` and its settings."""
 
-SMALL_MODEL: Mapping[str, Any] = {"reflection_tokens": 400, "reflection_temperature": 0.7, "milestones": 3}
+SMALL_MODEL: Mapping[str, Any] = {"reflection_tokens": 300, "reflection_temperature": 0.7, "milestones": 3}
 """How reflections are sampled, the same for every optimizer: a small model's longer replies go astray, and minutes are few."""
 
 _SLOTS, _CONTEXT, _WORKERS = 8, 4_096, 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 from collections import Counter
@@ -127,6 +128,24 @@ def test_a_plateau_switches_model_and_proposer_and_back() -> None:
         state = state.apply(proposed(step, "rejected", models[-1]))
     assert kinds == ["rewrite"] * 3 + ["edit"] * 3 + ["rewrite"] * 3
     assert "b" in models[3:6]
+
+
+def test_edits_take_over_where_rewrites_bring_no_text() -> None:
+    def kinds(codes: list[str], rules: gl.Search) -> list[str]:
+        state, found = state_of((0.0,)), []
+        for step, code in enumerate(codes):
+            found.append(choose_proposer(state, rules))
+            event = proposed(step, "accepted" if code == "improved" else "rejected", "m")
+            state = state.apply(dataclasses.replace(event, code=code, proposer=found[-1]))
+        return [*found, choose_proposer(state, rules)]
+
+    clumsy = ["cut_off", "unchanged", "not_better", "several_blocks"]
+    assert kinds(clumsy, gl.Search()) == ["rewrite"] * 4 + ["edit"], "judged after four"
+    assert kinds([*clumsy, "not_better", "not_better"], gl.Search())[-1] == "edit", "for good: edits are no rewrites"
+    assert kinds(["not_better", "cut_off", "improved", "no_block"], gl.Search()) == ["rewrite"] * 5, "half is not more than half"
+    assert kinds(["leak"] * 6, gl.Search())[-1] == "rewrite", "a text that is refused for what it says is a text"
+    assert set(kinds(clumsy, gl.Search.paper())) == {"rewrite"}
+    assert kinds(clumsy, gl.Search(plateau=4))[-1] == "rewrite", "the other kind while a plateau lasts"
 
 
 def test_a_mix_of_models_is_asked_and_named_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:

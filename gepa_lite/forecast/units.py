@@ -24,7 +24,7 @@ NAMES = ("low", "likely", "high")
 _ACCEPT = (0.03, 0.3, 0.65)
 _SHARE = (0.35, 0.7, 1.0)
 _USABLE = (0.85, 0.9, 1.0)
-_GROWN = {"rewrite": (40, 150, 450), "edit": (20, 60, 160)}
+_GROWN = {"auto": (40, 150, 450), "rewrite": (40, 150, 450), "edit": (20, 60, 160)}
 """Tokens by which the prompt of a module grows in a run."""
 _SPEED = (120.0, 60.0, 25.0)
 """Output tokens in a second of a model elsewhere: assumed, since no proposal is paid for here."""

@@ -163,7 +163,7 @@ CHECKS: Mapping[str, Check] = {
     "skip_perfect": _TRUTH,
     "reuse": _TRUTH,
     "horizon": _one_of(("adaptive", "episode"), " or a whole number of at least 0", partial(_is_whole, least=0)),
-    "proposer": _one_of(("rewrite", "edit")),
+    "proposer": _one_of(("auto", "rewrite", "edit")),
     "edit_words": _count(1),
     "mixing": _one_of(("weights", "bandit")),
     "plateau": _count(0),

@@ -11,6 +11,12 @@ from gepa_lite.search.state import RunState
 
 ProposerName = Literal["rewrite", "edit"]
 
+_UNUSABLE = ("empty", "cut_off", "no_block", "several_blocks", "unchanged")
+"""Codes of rejected rewrites whose reply held no new text."""
+
+_ENOUGH = 4
+"""Rewrites before they are judged by their replies: one fan of the default."""
+
 
 def choose_model(state: RunState, search: Search, models: Mapping[str, float], step: int, slot: int) -> str:
     """The name of the model to ask.
@@ -53,10 +59,20 @@ def choose_model(state: RunState, search: Search, models: Mapping[str, float], s
 
 
 def choose_proposer(state: RunState, search: Search) -> ProposerName:
-    """``Search(proposer=)``; the other kind while a plateau lasts."""
+    """``Search(proposer=)``, or what ``"auto"`` stands for by now; the other kind while a plateau lasts."""
+    if search.proposer == "auto":
+        usual: ProposerName = "edit" if rewrites_fail(state) else "rewrite"
+    else:
+        usual = search.proposer
     if not plateaued(state, search):
-        return search.proposer
-    return "edit" if search.proposer == "rewrite" else "rewrite"
+        return usual
+    return "edit" if usual == "rewrite" else "rewrite"
+
+
+def rewrites_fail(state: RunState) -> bool:
+    """Whether more than half of the rewrites asked for so far, and of at least four, gave no new text: small models repeat a prompt badly, and add to it well."""
+    asked = [proposal for proposal in state.proposals if proposal.proposer == "rewrite" and proposal.status in ("accepted", "rejected")]
+    return len(asked) >= _ENOUGH and 2 * sum(proposal.code in _UNUSABLE for proposal in asked) > len(asked)
 
 
 def plateaued(state: RunState, search: Search) -> bool:

@@ -53,7 +53,8 @@ class Search:
         skip_perfect: a minibatch on which the parent has the best possible score is skipped: there is nothing to learn from it.
         reuse: a candidate's rollout on a training example is paid once and used again; False samples anew each time, for programs whose answers vary.
         horizon: calls around the module's own that the reflection sees: 0 is that call alone, ``"episode"`` the whole rollout, ``"adaptive"`` more of it the longer nothing is accepted.
-        proposer: ``"rewrite"`` (whole text, the paper's) or ``"edit"`` (a few bounded changes, with a memory of rejected ones).
+        proposer: ``"rewrite"`` (whole text, the paper's), ``"edit"`` (a few bounded changes, with a memory of rejected ones), or ``"auto"``: rewrites, until more than half of at least four
+            gave no usable text, as with small models, and edits from then on.
         edit_words: words that the edits of one proposal may take out and put in.
         mixing: how one of several reflection models is chosen: by ``"weights"``, or by a ``"bandit"`` over accepted proposals per cost.
         plateau: proposals without an accepted one after which another reflection model, and the other proposer, get a turn; 0 is never.
@@ -100,7 +101,7 @@ class Search:
     skip_perfect: bool = True
     reuse: bool = True
     horizon: int | Literal["adaptive", "episode"] = 0
-    proposer: Literal["rewrite", "edit"] = "rewrite"
+    proposer: Literal["auto", "rewrite", "edit"] = "auto"
     edit_words: int = 120
     mixing: Literal["weights", "bandit"] = "weights"
     plateau: int = 0
@@ -170,6 +171,7 @@ class Search:
             "modules": "round_robin",
             "validation": "full",
             "merge": "none",
+            "proposer": "rewrite",
         }
         return cls(**{**paper, **changes})
 

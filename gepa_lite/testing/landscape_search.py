@@ -100,7 +100,7 @@ def run_landscape(land: Landscape, search: Search, budget: Budget, *, seed: int 
         True
     """
     rules = search if seed is None else dataclasses.replace(search, seed=seed)
-    if rules.reflection_template is None and (rules.proposer == "rewrite" or rules.plateau):
+    if rules.reflection_template is None and (rules.proposer != "edit" or rules.plateau):
         # all that the simulator reads, and shorter to render than ours
         rules = dataclasses.replace(rules, reflection_template=LANDSCAPE_TEMPLATE)
     ports = LandscapePorts(land, rules.seed)
