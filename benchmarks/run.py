@@ -25,8 +25,8 @@ from gepa_lite.session import InterruptedRunError
 from gepa_lite.testing import ScriptedLM
 
 MODEL = "local/qwen2.5-coder-1.5b"
-BUDGET = 150
-"""Rollouts of the search: the seed's validation on 30 examples, and four times as much."""
+BUDGET = 200
+"""Rollouts of the search: the seed's validation on 30 examples, and six times as much."""
 
 
 def run(options: Options) -> Report:

@@ -70,9 +70,9 @@ def choose_proposer(state: RunState, search: Search) -> ProposerName:
 
 
 def rewrites_fail(state: RunState) -> bool:
-    """Whether more than half of the rewrites asked for so far, and of at least four, gave no new text: small models repeat a prompt badly, and add to it well."""
+    """Whether of the rewrites asked for so far, four at least, half or more gave no new text: small models repeat a prompt badly, and add to it well."""
     asked = [proposal for proposal in state.proposals if proposal.proposer == "rewrite" and proposal.status in ("accepted", "rejected")]
-    return len(asked) >= _ENOUGH and 2 * sum(proposal.code in _UNUSABLE for proposal in asked) > len(asked)
+    return len(asked) >= _ENOUGH and 2 * sum(proposal.code in _UNUSABLE for proposal in asked) >= len(asked)
 
 
 def plateaued(state: RunState, search: Search) -> bool:

@@ -53,8 +53,8 @@ class Search:
         skip_perfect: a minibatch on which the parent has the best possible score is skipped: there is nothing to learn from it.
         reuse: a candidate's rollout on a training example is paid once and used again; False samples anew each time, for programs whose answers vary.
         horizon: calls around the module's own that the reflection sees: 0 is that call alone, ``"episode"`` the whole rollout, ``"adaptive"`` more of it the longer nothing is accepted.
-        proposer: ``"rewrite"`` (whole text, the paper's), ``"edit"`` (a few bounded changes, with a memory of rejected ones), or ``"auto"``: rewrites, until more than half of at least four
-            gave no usable text, as with small models, and edits from then on.
+        proposer: ``"rewrite"`` (whole text, the paper's), ``"edit"`` (a few bounded changes, with a memory of rejected ones), or ``"auto"``: rewrites, until half of at least four gave
+            no usable text, as with small models, and edits from then on.
         edit_words: words that the edits of one proposal may take out and put in.
         mixing: how one of several reflection models is chosen: by ``"weights"``, or by a ``"bandit"`` over accepted proposals per cost.
         plateau: proposals without an accepted one after which another reflection model, and the other proposer, get a turn; 0 is never.
