@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cells import RESULTS, UNOPTIMIZED, model_slug
+from benchmarks.cells import RESULTS, SLOTS, UNOPTIMIZED, model_slug
 
 DRAWS = 5_000
 Found = Mapping[str, Any]
@@ -43,7 +43,7 @@ def interval(rows: Sequence[Sequence[float | None]], seed: int = 0) -> tuple[flo
 def summary(found: Sequence[Found]) -> dict[str, Any]:
     """One optimizer on one task, over its seeds."""
     mean, low, high = interval([each["test_values"]["winner"] for each in found])
-    figures = [each["figures"] for each in found]
+    figures = [{**each["figures"], **_seconds(each)} for each in found]
 
     def of(name: str) -> float | None:
         values = [one.get(name) for one in figures]
@@ -65,6 +65,13 @@ def summary(found: Sequence[Found]) -> dict[str, Any]:
         "prompt_words": of("prompt_words"),
         "verdicts": [one["verdict"] for one in figures if "verdict" in one],
     }
+
+
+def _seconds(found: Found) -> dict[str, float]:
+    """Wall time of the whole run, the test set and the curve included, as if no reply had been remembered: those that were took their share of the model's slots when they were first asked."""
+    if "seconds" not in found["figures"]:
+        return {}
+    return {"seconds": found["figures"]["seconds"] + found["replies"]["remembered_seconds"] / SLOTS}
 
 
 def at(found: Found, axis: str, most: float) -> float | None:

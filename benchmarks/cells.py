@@ -52,7 +52,10 @@ SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 SMALL_MODEL: Mapping[str, Any] = {"reflection_tokens": 300, "reflection_temperature": 0.7, "milestones": 3}
 """How reflections are sampled, the same for every optimizer: a small model's longer replies go astray, and minutes are few."""
 
-_SLOTS, _CONTEXT, _WORKERS = 8, 4_096, 8
+SLOTS = 8
+"""Requests that a local model works on at once, and rollouts at once."""
+
+_CONTEXT = 4_096
 _PACKAGES = ("gepa", "xllamacpp", "dspy", "textgrad", "trace-opt")
 
 
@@ -100,7 +103,7 @@ def open_model(name: str) -> RememberingLM:
     if name.startswith("local/"):
         from gepa_lite.lm.local import open_local
 
-        inner = open_local(name.removeprefix("local/"), slots=_SLOTS, context=_CONTEXT)
+        inner = open_local(name.removeprefix("local/"), slots=SLOTS, context=_CONTEXT)
     else:
         inner = open_lm(name)
     return RememberingLM(inner, runs_root() / "bench" / model_slug(name) / "replies.db")
@@ -187,7 +190,7 @@ def _scored(task: LocalTask, cell: Cell, splits: Splits, lm: LM) -> dict[str, An
     if cell.optimizer == "by_hand":
         program = adapt(program).with_prompts(dict(task.by_hand)).deliverable
     scores: dict[str, gl.Evaluation] = {
-        name: gl.evaluate(program, splits[name], feedback=task.feedback, workers=_WORKERS) for name in ("validation", "curve", "test")
+        name: gl.evaluate(program, splits[name], feedback=task.feedback, workers=SLOTS) for name in ("validation", "curve", "test")
     }
     values = [rollout.value for rollout in scores["test"].rollouts]
     prompts = dict(adapt(program).prompts)
@@ -196,6 +199,7 @@ def _scored(task: LocalTask, cell: Cell, splits: Splits, lm: LM) -> dict[str, An
             "test": scores["test"].mean,
             "validation": scores["validation"].mean,
             "curve": scores["curve"].mean,
+            "failures": Counter(r.failure.kind for each in scores.values() for r in each.rollouts if r.failure is not None),
             "rollouts": 0,
             "tokens": 0,
             "prompt_words": sum(len(text.split()) for text in prompts.values()),
@@ -221,7 +225,7 @@ def _optimized(task: LocalTask, cell: Cell, splits: Splits, lm: LM) -> dict[str,
         feedback=task.feedback,
         budget=gl.Budget(rollouts=cell.budget + after),
         seed=cell.seed,
-        workers=_WORKERS,
+        workers=SLOTS,
         run=folder,
     )
     if not result.finished:
