@@ -46,8 +46,8 @@ def summary(found: Sequence[Found]) -> dict[str, Any]:
     figures = [{**each["figures"], **_seconds(each)} for each in found]
 
     def of(name: str) -> float | None:
-        values = [one.get(name) for one in figures]
-        return None if any(value is None for value in values) else fmean(values)
+        values = [one[name] for one in figures if one.get(name) is not None]
+        return fmean(values) if len(values) == len(figures) else None
 
     return {
         "seeds": [each["seed"] for each in found],
