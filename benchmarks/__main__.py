@@ -35,6 +35,8 @@ _PARTS = {
     "study_pages",
     "study_runs",
     "study_tables",
+    "trajectory_models",
+    "trajectory_runs",
     "ui_recording",
     "utilization_task",
 }

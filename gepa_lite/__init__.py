@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     from gepa_lite.ship.write_back import WrittenBack, write_back
     from gepa_lite.splitting import Splits, split
     from gepa_lite.store.purge import Purged, purge
+    from gepa_lite.trackers.mlflow_tracker import MLflowTracker
+    from gepa_lite.trackers.opentelemetry_tracker import OpenTelemetryTracker
+    from gepa_lite.trackers.wandb_tracker import WandbTracker
 
 _HOMES = {
     "Advice": "insight.advice",
@@ -85,10 +88,12 @@ _HOMES = {
     "LMInfo": "lm.protocol",
     "LiteLLM": "lm.litellm_client",
     "LivePrompts": "bundle",
+    "MLflowTracker": "trackers.mlflow_tracker",
     "Measures": "insight.measures",
     "ModelError": "errors",
     "Module": "program.module",
     "Objective": "core.feedback",
+    "OpenTelemetryTracker": "trackers.opentelemetry_tracker",
     "Outputs": "program.outputs",
     "Params": "lm.protocol",
     "ProbeResult": "probing.outcome",
@@ -111,6 +116,7 @@ _HOMES = {
     "UnfaithfulExportError": "exports.verify",
     "Usage": "core.call",
     "UsageError": "errors",
+    "WandbTracker": "trackers.wandb_tracker",
     "Wrapped": "adapters.function.wrapped",
     "WrittenBack": "ship.write_back",
     "apply_prompts": "adapters.adapt",
@@ -165,10 +171,12 @@ __all__ = [
     "LMInfo",
     "LiteLLM",
     "LivePrompts",
+    "MLflowTracker",
     "Measures",
     "ModelError",
     "Module",
     "Objective",
+    "OpenTelemetryTracker",
     "Outputs",
     "Params",
     "ProbeResult",
@@ -191,6 +199,7 @@ __all__ = [
     "UnfaithfulExportError",
     "Usage",
     "UsageError",
+    "WandbTracker",
     "Wrapped",
     "WrittenBack",
     "apply_prompts",

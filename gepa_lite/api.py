@@ -40,6 +40,8 @@ from gepa_lite.store.looks import looks_beside
 from gepa_lite.store.private_store import PrivateStore, was_purged
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.store.schema import FILE_NAME
+from gepa_lite.trackers.opening import observers_of
+from gepa_lite.trackers.protocol import Tracker
 
 P = TypeVar("P")
 
@@ -64,6 +66,7 @@ def optimize(
     replies_from: str | Path | None = None,
     workers: WorkersSpec = 16,
     on_event: Callable[[Event], None] | None = None,
+    trackers: Sequence[str | Tracker] = (),
 ) -> Result[P]:
     """Improve the prompts of a program.
 
@@ -91,6 +94,7 @@ def optimize(
             function or other settings.
         workers: rollouts at once, in threads; ``"processes"`` or ``"processes:4"`` for programs and feedback that compute.
         on_event: called with every committed event; see ``gepa_lite.core.events``.
+        trackers: ``"mlflow"``, ``"wandb"``, ``"opentelemetry"``, or tracker objects (``docs/trackers.md``); one that fails is left behind, and the run goes on.
 
     Returns:
         The result; ``print`` it. After Ctrl-C it holds the best so far and ``finished`` is False.
@@ -139,7 +143,9 @@ def optimize(
     origin["contract"] = prepared.spec.contracts.by_path()
     origin["prices"] = prepared.spec.prices.prices
     donor = None if replies_from is None else find_run(replies_from)
-    return execute(prepared, run_folder(run, prepared.spec.program.name), observers, {ORIGIN_KEY: origin}, donor)
+    folder = run_folder(run, prepared.spec.program.name)
+    observers += observers_of(trackers, folder, prepared.spec.search.objective)
+    return execute(prepared, folder, observers, {ORIGIN_KEY: origin}, donor)
 
 
 @dataclass(frozen=True)
