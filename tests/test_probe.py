@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,33 @@ def test_settings_are_changed_one_at_a_time_and_judged_on_one_minibatch(tmp_path
     names = ["as it is", "minibatch=1", "minibatch=6", "horizon=episode", "proposer=edit", "temperature=0.2", "template=mine"]
     assert [each.name for each in found.tried] == names
     first = [p for p in proposals(tmp_path / "a") if p.step == 0]
-    assert {len(p.example_ids) for p in first} == {6}
+    # six others than the six that the largest minibatch shows
+    assert len({p.example_ids for p in first}) == 1
+    assert len(first[0].example_ids) == 6
     assert [p.shown.get("examples") for p in first] == [3, 1, 6, 3, 3, 3, 3]
     assert [p.proposer for p in first] == ["rewrite"] * 4 + ["edit"] + ["rewrite"] * 2
+
+
+def test_a_text_that_only_fits_what_was_shown_is_no_refinement(tmp_path: Path) -> None:
+    def recall(request: gl.Request) -> str:
+        text = request.messages[0]["content"]
+        numbers = re.findall(r"a (\w+) number (\d+) of 1", text)
+        return f"<prompt>Decide how urgent it is. {' '.join(f'seen {number}-{kind}' for kind, number in numbers)}</prompt>"
+
+    def answer(request: gl.Request) -> str:
+        system, user = request.messages[0]["content"], request.messages[-1]["content"]
+        found = re.search(r"a (\w+) number (\d+) of 1", user)
+        if "urgent" in system and found and f"seen {found[2]}-{found[1]}" in system:
+            return triage.RULES[found[1]]
+        return triage.answer(request)
+
+    lms = [ScriptedLM(recall, name="by heart"), ScriptedLM(triage.reflect, name="good")]
+    program = triage.Triage(lm=ScriptedLM(answer, name="task"))
+    found = gl.probe(
+        program, triage.rows(24, 1), triage.rows(20, 2), models=lms, rounds=5, search=gl.Search(guard="off"), run=tmp_path / "a"
+    )
+    assert found.of("by heart").valid == 5
+    assert found.of("by heart").refined == 0 < found.of("good").refined
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> gl.Result[Any]:
         triage.rows(16, 2),
         reflection_lm={ScriptedLM(triage.reflect, name="good"): 0.6, ScriptedLM("nothing to say", name="mute"): 0.4},
         budget=gl.Budget(proposals=24),
-        search=gl.Search(seed=3),
+        search=gl.Search(seed=3, proposer="rewrite"),
         run=tmp_path_factory.mktemp("runs") / "triage",
     )
 

@@ -26,7 +26,7 @@ class Tried:
     Attributes:
         name: of the variant.
         asked: rounds in which it was asked, those lost to outages apart.
-        refined: in which its child was strictly better than the parent on the round's minibatch.
+        refined: in which its child was strictly better than the parent on the round's examples, none of which it was shown.
         rate: ``refined / asked``: a reply that can't be used was paid for too.
         low: lower end of the 95 % Wilson interval.
         high: upper end.

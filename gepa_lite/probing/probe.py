@@ -16,7 +16,7 @@ from gepa_lite.insight.progress import Progress
 from gepa_lite.insight.transitions import transitions
 from gepa_lite.lm.resolve import LMSpec
 from gepa_lite.probing.outcome import ProbeResult, outcome_of
-from gepa_lite.probing.rounds import Rounds
+from gepa_lite.probing.rounds import JUDGED, Rounds
 from gepa_lite.probing.variants import SETTINGS, Tempered, Variant, variants_of
 from gepa_lite.rollouts.judge import FeedbackFunction
 from gepa_lite.search.search import Search
@@ -45,7 +45,7 @@ def probe(
 ) -> ProbeResult:
     """Try several reflection models, or several settings of the loop, on the same parents and minibatches, before a run is paid for.
 
-    In each round every one of them rewrites the same module of the same parent after the same minibatch, and its child is run on that minibatch. The best child of a round joins the pool, so that later
+    In each round every one of them rewrites the same module of the same parent after the same minibatch, and its child is judged on six other training examples, which no reflection was shown. The best child of a round joins the pool, so that later
     parents are such as a search would have. It is a run like any other: budget, ledger, cache, record and resume.
 
     Args:
@@ -54,7 +54,7 @@ def probe(
         valset: likewise; at most 20 of its examples are used, to choose parents.
         models: reflection models to compare, by name or as objects.
         settings: what to try of one reflection model (``models=[it]``, or the program's own), one at a time: ``{"minibatch": [3, 6], "horizon": [0, 1, "episode"], "proposer": ["edit"], "temperature": [0.3, 1.0],
-            "template": {"mine": text}}``; True tries the usual ones. All are judged on the same largest minibatch; a smaller one only shows less of it.
+            "template": {"mine": text}}``; True tries the usual ones. A smaller minibatch is the first part of a larger one.
         feedback: as in ``gl.optimize``.
         rounds: to make.
         budget: upper bounds; without it what the rounds may take.
@@ -133,7 +133,7 @@ def _spec(prepared: Prepared, variants: Sequence[Variant], rounds: int) -> Any:
     )
     if prepared.default_budget:
         size, checked = min(search.least_minibatch, len(spec.train)), len(spec.validation) + len(spec.pins)
-        most = search.repeats * (checked + rounds * (4 * size + len(variants) * size + checked))
+        most = search.repeats * (checked + rounds * (4 * size + (1 + len(variants)) * JUDGED + checked))
         spec = spec.with_budget(Budget(rollouts=most, usd=spec.budget.usd))
     check_budget(spec)
     return spec

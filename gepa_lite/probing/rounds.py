@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from gepa_lite.core.events import ProposalStatus, Proposed, StepEnded, Stopped
+from gepa_lite.core.seeds import stream
 from gepa_lite.errors import BudgetSpentError
 from gepa_lite.probing.variants import Variant
 from gepa_lite.search.charges import Uncharged
@@ -25,6 +26,9 @@ from gepa_lite.search.validate import validate, validate_seed
 
 _PATIENCE = 4
 """Steps at most, for each round that is asked for: minibatches with nothing to learn from are passed over."""
+
+JUDGED = 6
+"""Training examples on which a round's children are judged: none of those that the reflection was shown, where there are others, since a text that only fits what was shown would count as a refinement."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Rounds:
         if state.next_step >= _PATIENCE * self.rounds:
             return Stopped("nothing_to_learn", f"only {taken} of {state.next_step} minibatches had anything to learn from")
         around = course.ports.surroundings()
-        children = len(self.variants) * len(plan.slots[0].example_ids) * course.search.repeats
+        children = (1 + len(self.variants)) * len(_judged_ids(plan.slots[0], state, course.search.seed)) * course.search.repeats
         whole = replace(plan, rollouts=plan.rollouts + children, proposals=plan.proposals * len(self.variants))
         return why_stop(state, course.search, around) or no_room(state, [whole], course.search, around)
 
@@ -89,8 +93,13 @@ class Rounds:
             words: tuple[ProposalStatus, str, str] = (
                 ("void", "missing", trial.missing) if trial.missing else ("skipped", "perfect", "there is nothing to learn from")
             )
-            return [_event(slot, modules, trial, *words)]
-        turns = [partial(self._turn, place, slot, modules, trial, state, course) for place in range(len(self.variants))]
+            return [_event(slot, modules, (trial,), *words)]
+        ids = _judged_ids(slot, state, search.seed)
+        held = run_trial(course.ports, parent.candidate, ids, repeats=search.repeats, sample=slot.sample, priority=priority)
+        if held.missing:
+            return [_event(slot, modules, (trial, held), "void", "missing", held.missing)]
+        judged = replace(slot, example_ids=ids)
+        turns = [partial(self._turn, place, judged, modules, (trial, held), state, course) for place in range(len(self.variants))]
         made = course.ports.gather(turns)
         accepted = [item.event for item in made if isinstance(item.event, Proposed) and item.event.status == "accepted"]
         if accepted:
@@ -99,14 +108,17 @@ class Rounds:
             made.append(validate(child, slot.step, (parent.index,), best.texts, state, search, course.ports))
         return made
 
-    def _turn(self, place: int, slot: Slot, modules: tuple[str, ...], trial: Trial, state: RunState, course: Course) -> Uncharged:
-        """One variant's proposal; shown the first of the minibatch, judged on all of it."""
+    def _turn(
+        self, place: int, slot: Slot, modules: tuple[str, ...], parents: tuple[Trial, Trial], state: RunState, course: Course
+    ) -> Uncharged:
+        """One variant's proposal: shown the first of the minibatch, the first of the parent's two trials; judged on the examples of the second."""
+        trial, held = parents
         variant, rules = self.variants[place], course.search
         search = replace(rules, proposer=variant.proposer, reflection_template=None if variant.proposer == "edit" else variant.template)
         horizon = None if variant.horizon == "episode" else variant.horizon
         mine = replace(slot, index=place, model=variant.name, proposer=variant.proposer, horizon=horizon)
         written = rewrite(mine, modules, trial.lessons[: variant.minibatch], state, search, course.facts, course.ports)
-        event = partial(_event, mine, modules, trial, written=written)
+        event = partial(_event, mine, modules, (trial, held), written=written)
         if written.void or not written.texts:
             return event("void" if written.void else "rejected", *written.problem)
         child = slot.parent.candidate.replace(written.texts)
@@ -116,7 +128,7 @@ class Rounds:
         judged = run_trial(course.ports, child, slot.example_ids, repeats=rules.repeats, sample=slot.sample, priority=priority)
         if judged.missing:
             return event("void", "missing", judged.missing, judged=judged)
-        before, after = (sum(value for value in each.values if value is not None) for each in (trial, judged))
+        before, after = (sum(value for value in each.values if value is not None) for each in (held, judged))
         words = f"{before:g} to {after:g} on {len(slot.example_ids)} examples"
         return (
             event("accepted", "improved", words, judged=judged) if after > before else event("rejected", "not_better", words, judged=judged)
@@ -126,13 +138,14 @@ class Rounds:
 def _event(
     slot: Slot,
     modules: tuple[str, ...],
-    trial: Trial,
+    parents: tuple[Trial, ...],
     status: ProposalStatus,
     code: str,
     reason: str | None,
     written: Rewriting | None = None,
     judged: Trial | None = None,
 ) -> Uncharged:
+    """The event: what the child is compared with is the last of its parent's trials."""
     written = written or Rewriting()
     made = Proposed(
         step=slot.step,
@@ -140,7 +153,7 @@ def _event(
         parent=slot.parent.index,
         modules=modules,
         example_ids=slot.example_ids,
-        before=trial.values,
+        before=parents[-1].values,
         status=status,
         code=code,
         reason=reason or "",
@@ -152,4 +165,11 @@ def _event(
         spend=written.spend,
         findings=written.findings,
     )
-    return Uncharged(made, (trial,) if judged is None else (trial, judged))
+    return Uncharged(made, parents if judged is None else (*parents, judged))
+
+
+def _judged_ids(slot: Slot, state: RunState, seed: int) -> tuple[str, ...]:
+    """The examples that a round's children are judged on."""
+    assert state.started is not None
+    others = [example for example in state.started.train_ids if example not in slot.example_ids]
+    return tuple(stream(seed, "judged", slot.step).sample(others, min(JUDGED, len(others)))) or slot.example_ids

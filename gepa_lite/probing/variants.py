@@ -83,7 +83,8 @@ def variants_of(models: Mapping[str, LM], settings: Mapping[str, Sequence[Any] |
     base = {
         "minibatch": search.least_minibatch,
         "horizon": horizon,
-        "proposer": search.proposer,
+        # how "auto" begins
+        "proposer": "rewrite" if search.proposer == "auto" else search.proposer,
         "template": search.reflection_template,
         "temperature": search.reflection_temperature,
     }
@@ -113,6 +114,8 @@ def _label(axis: str, label: str, place: int) -> str:
 
 
 def _variant(name: str, lm: LM, values: Mapping[str, Any]) -> Variant:
+    if values["proposer"] not in ("rewrite", "edit"):
+        raise UsageError(f"settings={{'proposer': [{values['proposer']!r}]}}: 'rewrite' or 'edit' is needed.")
     try:
         # the search's own checks of the same rules
         Search(
