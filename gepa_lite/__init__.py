@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gepa_lite.adapters.adapt import apply_prompts
     from gepa_lite.adapters.dspy.program import DspyProgram
     from gepa_lite.adapters.function.wrapped import Wrapped, wrap
+    from gepa_lite.adapters.recording.proxy import Proxy, proxy
     from gepa_lite.adapters.recording.scope import attribute_to
     from gepa_lite.aftercare.bundle_diff import BundleDiff, diff_bundles
     from gepa_lite.aftercare.recheck import Recheck, recheck
@@ -100,6 +101,7 @@ _HOMES = {
     "Program": "program.program",
     "PromptFiles": "prompt_files.reading",
     "Prompts": "bundle",
+    "Proxy": "adapters.recording.proxy",
     "Purged": "store.purge",
     "Recheck": "aftercare.recheck",
     "ReflectionLimits": "search.reflect",
@@ -136,6 +138,7 @@ _HOMES = {
     "probe": "probing.probe",
     "prompt": "prompting",
     "prompts_from": "prompt_files.reading",
+    "proxy": "adapters.recording.proxy",
     "purge": "store.purge",
     "recheck": "aftercare.recheck",
     "report_html": "report.html",
@@ -183,6 +186,7 @@ __all__ = [
     "Program",
     "PromptFiles",
     "Prompts",
+    "Proxy",
     "Purged",
     "Recheck",
     "ReflectionLimits",
@@ -219,6 +223,7 @@ __all__ = [
     "probe",
     "prompt",
     "prompts_from",
+    "proxy",
     "purge",
     "recheck",
     "report_html",

@@ -239,6 +239,12 @@ def only_scope() -> Scope | None:
         return next(iter(_scopes.values())) if len(_scopes) == 1 else None
 
 
+def all_scopes() -> list[Scope]:
+    """The rollouts that run in this process."""
+    with _lock:
+        return list(_scopes.values())
+
+
 def attributed() -> str | None:
     """The module that ``attribute_to`` names in this context, or None."""
     return _module.get()

@@ -1,4 +1,4 @@
-"""Where the calls of a user's own code are seen: objects of the user's."""
+"""Where the calls of a user's own code are seen: objects such as a proxy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gepa_lite.adapters.recording.scope import CallSource
 from gepa_lite.errors import UsageError
 
-SourceSpec = str | CallSource | Sequence[str | CallSource]
+SourceSpec = CallSource | Sequence[CallSource]
 """What ``read_sources`` takes."""
 
 
@@ -25,4 +25,4 @@ def read_sources(spec: SourceSpec) -> tuple[CallSource, ...]:
 def _source(spec: object) -> CallSource:
     if isinstance(spec, CallSource):
         return spec
-    raise UsageError(f"record={spec!r}: an object that sees calls (CallSource) is needed, or several.")
+    raise UsageError(f"record={spec!r}: a gl.proxy() is needed, or several.")
