@@ -26,7 +26,7 @@ from gepa_lite.program.optimizable import Execution, Part, check_parts
 from gepa_lite.program.recorder import CallModel, calling_through, way_out
 from gepa_lite.prompting import Reading, reading, shipped_prompts
 
-_SETTLING = 30.0
+_SETTLING = 10.0
 """Seconds that a rollout waits for the ends of calls that its function has its answers of."""
 
 _FORM_WORDS = {
@@ -229,8 +229,8 @@ def wrap(
         fn: the callable.
         prompts: its prompts by name, as they are now; also what ``gl.prompts_from`` read.
         lm: the ``gl.ChatModel`` that it asks, or its model, if it asks one: reflects too where no other is named, and tells the run its price beforehand.
-        record: where its model calls are seen, so that each prompt has traces of its own, and tokens and dollars count: a ``gl.proxy()``, or several. Calls by ``gl.ChatModel`` and by a
-            ``gl.Program`` are seen in any case. Without it other calls work, unseen: the budget counts rollouts, and dollars are unknown.
+        record: where its model calls are seen, so that each prompt has traces of its own, and tokens and dollars count: ``"litellm"``, a ``gl.proxy()``, or several. Calls by ``gl.ChatModel``
+            and by a ``gl.Program`` are seen in any case. Without it other calls work, unseen: the budget counts rollouts, and dollars are unknown.
         inputs: the fields of an example that are inputs; by default its parameters decide, and with a parameter ``example`` all are.
         collect: what the output of a generator is: its ``"last"`` value, the ``"list"`` of all, or all joined as one ``"text"``. Needed for generators alone.
         name: what to call it; by default the function's name.

@@ -112,8 +112,8 @@ class _Handler:
     async def _recorded(self, rollout: Scope, upstream: Upstream, call: Request, module: str | None, streams: bool) -> Response:
         arrivals = _Arrivals(asyncio.get_running_loop())
         live = Live(upstream, arrivals if streams else None)
-        rollout.opened()
-        paid = asyncio.get_running_loop().run_in_executor(self._pool, _pay, rollout, live, call, module)
+        place = rollout.opened()
+        paid = asyncio.get_running_loop().run_in_executor(self._pool, _pay, rollout, live, call, module, place)
         paid.add_done_callback(lambda _: arrivals.queue.put_nowait(None))
         first = await arrivals.queue.get()
         if first is not None:
@@ -152,11 +152,11 @@ class _Arrivals:
         await paid
 
 
-def _pay(rollout: Scope, live: Live, call: Request, module: str | None) -> Completion:
+def _pay(rollout: Scope, live: Live, call: Request, module: str | None, place: int) -> Completion:
     try:
-        return rollout.pay(live, call, module=module, shown=shown_answer)
+        return rollout.pay(live, call, module=module, shown=shown_answer, place=place)
     finally:
-        rollout.closed()
+        rollout.closed(place)
 
 
 async def _all_of(answer: httpx.Response) -> AsyncIterator[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 import threading
 import time
 import uuid
@@ -42,9 +43,9 @@ class _Recorded:
     fault: ModelError | None
     model: str
     seconds: float
-    began: float
     module: str | None
     last_read: str | None
+    place: int
 
 
 _scope: contextvars.ContextVar[Scope | None] = contextvars.ContextVar("gepa_lite_scope", default=None)
@@ -75,7 +76,8 @@ class Scope:
         self._occurrences: Counter[str] = Counter()
         self._recorded: list[_Recorded] = []
         self._failed: dict[str, ModelError] = {}
-        self._open = 0
+        self._places = itertools.count()
+        self._open: dict[int, Callable[[], None]] = {}
         self._changed = threading.Condition()
         self.stop: RunError | UsageError | None = None
 
@@ -97,7 +99,14 @@ class Scope:
         return self.pay(lm, request)
 
     def pay(
-        self, lm: LM, request: Request, *, module: str | None = None, read: str | None = None, shown: Callable[[str], str] = str
+        self,
+        lm: LM,
+        request: Request,
+        *,
+        module: str | None = None,
+        read: str | None = None,
+        shown: Callable[[str], str] = str,
+        place: int | None = None,
     ) -> Completion:
         """Make a call through the run, or book one that was made (``MadeCall``), and record it.
 
@@ -107,6 +116,7 @@ class Scope:
             module: the prompt that it carries, where that is known; else the one found in the messages.
             read: the prompt that was read last where the call was made; None asks this context.
             shown: a reply as the reflection model sees it.
+            place: of the call in the trace, from ``opened``; None puts it after those that have begun.
 
         Raises:
             ModelError: the call failed.
@@ -119,10 +129,13 @@ class Scope:
         with self._changed:
             occurrence = self._occurrences[digest]
             self._occurrences[digest] += 1
+            place = next(self._places) if place is None else place
         module, read = module or _module.get(), read or last_read()
         started = time.perf_counter()
         completion: Completion | None = None
         fault: ModelError | None = None
+        # what is seen of the way out itself is this call, not one more
+        outside = _scope.set(None)
         try:
             completion = self._call(lm, request, occurrence)
         except ModelError as error:
@@ -132,11 +145,12 @@ class Scope:
             self.stop = self.stop or error
             raise
         finally:
+            _scope.reset(outside)
             seconds = lm.seconds if isinstance(lm, MadeCall) else time.perf_counter() - started
             made = completion or (lm.outcome if isinstance(lm, MadeCall) and isinstance(lm.outcome, Completion) else None)
             reply = "" if made is None else shown(made.text)
             name = info.name if made is None else made.model or info.name
-            recorded = _Recorded(request, reply, made, fault, name, seconds, time.perf_counter() - seconds, module, read)
+            recorded = _Recorded(request, reply, made, fault, name, seconds, module, read, place)
             self._keep(digest, occurrence, recorded)
         return completion
 
@@ -154,21 +168,33 @@ class Scope:
             if recorded.fault.fault == "world":
                 self._failed.setdefault(digest, recorded.fault)
 
-    def opened(self) -> None:
-        """A call began whose end will be told later, perhaps by another thread."""
-        with self._changed:
-            self._open += 1
+    def opened(self, abandoned: Callable[[], None] = lambda: None) -> int:
+        """A call began whose end will be told later, perhaps by another thread.
 
-    def closed(self) -> None:
+        Args:
+            abandoned: called where the rollout ends and the call's end was not told in time.
+
+        Returns:
+            Its place among the calls, for ``pay`` and ``closed``: the trace is in the order the calls began, and the threads that tell their ends may come in any.
+        """
+        with self._changed:
+            place = next(self._places)
+            self._open[place] = abandoned
+            return place
+
+    def closed(self, place: int) -> None:
         """Such a call has ended and is recorded."""
         with self._changed:
-            self._open -= 1
+            self._open.pop(place, None)
             self._changed.notify_all()
 
     def settle(self, seconds: float) -> None:
         """Wait for calls that have begun, at most so long: their ends are told after the function has its answers."""
         with self._changed:
-            self._changed.wait_for(lambda: self._open == 0, seconds)
+            self._changed.wait_for(lambda: not self._open, seconds)
+            left = list(self._open.values())
+        for abandoned in left:
+            abandoned()
 
     @property
     def outage(self) -> ModelError | None:
@@ -192,7 +218,7 @@ class Scope:
             unseen: what a prompt's calls that were not seen consumed.
         """
         with self._changed:
-            recorded = sorted(self._recorded, key=lambda item: item.began)
+            recorded = sorted(self._recorded, key=lambda item: item.place)
         calls = [self._call_of(item) for item in recorded]
         carried = {call.module for call in calls}
         words = None if error is None else f"{type(error).__name__}: {error}"

@@ -1,13 +1,14 @@
-"""Where the calls of a user's own code are seen: objects such as a proxy."""
+"""Where the calls of a user's own code are seen: by name, or objects such as a proxy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gepa_lite.adapters.recording.litellm_calls import LiteLLMCalls
 from gepa_lite.adapters.recording.scope import CallSource
 from gepa_lite.errors import UsageError
 
-SourceSpec = CallSource | Sequence[CallSource]
+SourceSpec = CallSource | str | Sequence[CallSource | str]
 """What ``read_sources`` takes."""
 
 
@@ -23,6 +24,8 @@ def read_sources(spec: SourceSpec) -> tuple[CallSource, ...]:
 
 
 def _source(spec: object) -> CallSource:
+    if spec == "litellm":
+        return LiteLLMCalls()
     if isinstance(spec, CallSource):
         return spec
-    raise UsageError(f"record={spec!r}: a gl.proxy() is needed, or several.")
+    raise UsageError(f"record={spec!r}: 'litellm' or a gl.proxy() is needed, or several.")
