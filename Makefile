@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+HEAVY := $(VENV)/.installed-heavy
 
 .PHONY: demo test test-heavy check lint types docs clean
 
@@ -12,13 +13,17 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $(STAMP)
 
+$(HEAVY): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,rl]'
+	touch $(HEAVY)
+
 demo: $(STAMP)  ## optimize the demo program on a local model
 	$(BIN)/gepa-lite demo
 
 test: $(STAMP)  ## all tests but the heavy ones
 	$(BIN)/python -m pytest -n auto -m "not heavy and not local_model"
 
-test-heavy: $(STAMP)  ## what runs a real model, or needs torch, a browser or MLflow
+test-heavy: $(HEAVY)  ## what runs a real model, or needs torch, a browser or MLflow
 	$(BIN)/python -m pytest -m "heavy or local_model"
 
 lint: $(STAMP)  ## style, and imports that go one way

@@ -29,6 +29,8 @@ _PARTS = {
     "published",
     "replies",
     "report",
+    "rl_model",
+    "rl_task",
     "search_runs",
     "search_tables",
     "study_local",

@@ -23,7 +23,8 @@ from gepa_lite.errors import BudgetSpentError, RunError
 from gepa_lite.executors.daemons import DaemonThreads
 from gepa_lite.executors.workers import Workers
 from gepa_lite.lm.client import call_key
-from gepa_lite.lm.protocol import Completion, Params, Request
+from gepa_lite.lm.made import MadeCall
+from gepa_lite.lm.protocol import Completion, LMInfo, Params, Request
 from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import Judge
 from gepa_lite.run_spec import DEFAULT_PROPOSALS, RunSpec, check_same_run, check_samples
@@ -220,6 +221,11 @@ class Session:
         place: tuple[int | str, ...] = ("reflection", *address)
         self.store.note_reflection(address, model, call_key(lm, request, 0, place), messages)
         return self._engine.client.call(lm, request, role="reflection", sample=0, address=place)
+
+    def book(self, name: str, usage: Usage, seconds: float, address: tuple[int | str, ...]) -> None:
+        """See ``search.ports.Ports``."""
+        made = MadeCall(LMInfo(name), Completion("", usage=usage), seconds)
+        self._engine.client.call(made, Request(()), role="training", sample=0, address=("training", *address))
 
     def gather(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """See ``search.ports.Ports``."""

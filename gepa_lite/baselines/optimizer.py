@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from gepa_lite.api import Prepared, ReflectionSpec, execute, prepare
 from gepa_lite.baselines.demonstrations import FewShot
+from gepa_lite.baselines.grpo.procedure import GRPO
+from gepa_lite.baselines.grpo.settings import Training
 from gepa_lite.baselines.guest import KINDS, Guest
 from gepa_lite.baselines.rewriting import BestOfN, RandomRewrite
 from gepa_lite.baselines.upstream import UpstreamGepa
@@ -19,11 +21,25 @@ from gepa_lite.core.events import Event
 from gepa_lite.errors import UsageError
 from gepa_lite.insight.progress import CallbackObserver, Progress
 from gepa_lite.rollouts.judge import FeedbackFunction
+from gepa_lite.run_spec import RunSpec
 from gepa_lite.search.procedure import Procedure
 from gepa_lite.search.search import Search
 from gepa_lite.session import Observer
 from gepa_lite.ship.result import Result
 from gepa_lite.store.folders import run_folder
+
+
+@runtime_checkable
+class Fitting(Protocol):
+    """A procedure that changes more than prompts: it takes a run before it starts."""
+
+    def fit(self, spec: RunSpec, folder: Path) -> RunSpec:
+        """The run as this procedure takes it, in the folder where it is kept; itself or what stands for it is its procedure.
+
+        Raises:
+            UsageError: it can't take it.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -87,12 +103,14 @@ class Optimizer:
     def run(self, prepared: Prepared, run: str | Path | None = None, on_event: Callable[[Event], None] | None = None) -> Result[Any]:
         """Run or resume what ``prepare`` checked."""
         self.check()
+        folder = run_folder(run, f"{prepared.spec.program.name}-{self.name}")
         procedure = self.procedure.grounded(prepared.spec) if isinstance(self.procedure, Guest) else self.procedure
-        prepared = dataclasses.replace(prepared, spec=dataclasses.replace(prepared.spec, procedure=procedure))
+        spec = dataclasses.replace(prepared.spec, procedure=procedure)
+        prepared = dataclasses.replace(prepared, spec=procedure.fit(spec, folder) if isinstance(procedure, Fitting) else spec)
         observers: list[Observer] = [] if on_event is None else [CallbackObserver(on_event)]
         if os.environ.get("GEPA_LITE_PROGRESS", "1") != "0":
             observers.append(Progress(prepared.spec.search.objective))
-        return execute(prepared, run_folder(run, f"{prepared.spec.program.name}-{self.name}"), observers, {"optimizer": self.name})
+        return execute(prepared, folder, observers, {"optimizer": self.name})
 
     def check(self) -> None:
         """Find out whether it can run here, before anything is paid for.
@@ -135,12 +153,24 @@ def _of_procedure(kind: Callable[..., Procedure], **rules: Any) -> Callable[...,
     return make
 
 
+def _of_training(prompt_steps: int, cycles: int, preset: Callable[..., Training] = Training) -> Callable[..., Optimizer]:
+    def make(name: str, **settings: Any) -> Optimizer:
+        own = {key: settings.pop(key, default) for key, default in (("prompt_steps", prompt_steps), ("cycles", cycles))}
+        return Optimizer(name, Search.paper(guard="reject" if own["prompt_steps"] else "off"), GRPO(preset(**settings), **own))
+
+    return make
+
+
 _CATALOGUE: Mapping[str, Callable[..., Optimizer]] = {
     "gepa_lite": _of_search(),
     "gepa_lite_paper": _of_paper,
     "best_of_n": _of_procedure(BestOfN),
     "random_rewrite": _of_procedure(RandomRewrite),
     "few_shot": _of_procedure(FewShot, guard="off"),
+    "grpo": _of_training(0, 1),
+    "grpo_paper": _of_training(0, 1, Training.paper),
+    "prompts_then_grpo": _of_training(10, 1),
+    "prompts_and_grpo": _of_training(5, 3),
     "gepa": _of_procedure(UpstreamGepa, guard="off"),
     **{kind: _of_guest(kind) for kind in KINDS},
 }
@@ -152,11 +182,12 @@ def optimizer(name: str, label: str | None = None, **settings: Any) -> Optimizer
     """An optimizer by name.
 
     Args:
-        name: one of ``OPTIMIZERS``: ``"gepa_lite"`` (our defaults) and ``"gepa_lite_paper"`` (the paper's rules), ``"best_of_n"``, ``"random_rewrite"``, ``"few_shot"``, and those of
-            other packages: ``"gepa"``, ``"dspy_gepa"``, ``"dspy_miprov2"``, ``"textgrad"``, ``"trace"``.
+        name: one of ``OPTIMIZERS``: ``"gepa_lite"`` (our defaults) and ``"gepa_lite_paper"`` (the paper's rules), ``"best_of_n"``, ``"random_rewrite"``, ``"few_shot"``, those that
+            train weights: ``"grpo"``, ``"grpo_paper"``, ``"prompts_then_grpo"``, ``"prompts_and_grpo"``, and those of other packages: ``"gepa"``, ``"dspy_gepa"``, ``"dspy_miprov2"``, ``"textgrad"``, ``"trace"``.
         label: its name in tables, where two of one kind are compared.
         settings: fields of ``gl.Search`` for the first two; ``n`` for the rewriting ones; ``demonstrations``, ``candidates`` and ``bootstrap`` for ``few_shot``; ``options`` for ``gepa``; ``python``
-            (an interpreter that has the package) and the package's own arguments for the others.
+            (an interpreter that has the package) and the package's own arguments for those of other packages; fields of ``baselines.grpo.settings.Training`` for those that train, with
+            ``prompt_steps`` and ``cycles``.
 
     Raises:
         UsageError: an unknown name, with near matches, or an unknown setting.

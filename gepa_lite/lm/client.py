@@ -20,7 +20,7 @@ from gepa_lite.lm.breaker import Breaker
 from gepa_lite.lm.made import MadeCall
 from gepa_lite.lm.meter import Meter, call_bound
 from gepa_lite.lm.prices import PriceTable
-from gepa_lite.lm.protocol import LM, Completion, Request
+from gepa_lite.lm.protocol import LM, AddressedLM, Completion, Request
 
 
 class CompletionStore(Protocol):
@@ -99,7 +99,7 @@ class ModelClient:
         if other is not None:
             return other.result()
         try:
-            completion = self._store.completion(key) or self._borrowed(key, role) or self._pay(key, lm, request, role)
+            completion = self._store.completion(key) or self._borrowed(key, role) or self._pay(key, lm, request, role, (sample, address))
         except BaseException as error:
             mine.set_exception(error)
             raise
@@ -134,7 +134,7 @@ class ModelClient:
         self._breaker.success(role)
         return completion
 
-    def _pay(self, key: str, lm: LM, request: Request, role: Role) -> Completion:
+    def _pay(self, key: str, lm: LM, request: Request, role: Role, at: tuple[int, tuple[int | str, ...]]) -> Completion:
         info = self._prices.describe(lm)
         self._interrupted()
         self._breaker.check(role)
@@ -148,7 +148,7 @@ class ModelClient:
             self._store.begin_call(call_id, role, info.name, bound)
             started = time.perf_counter()
             try:
-                completion = self._prices.settle(info.name, _complete(lm, request))
+                completion = self._prices.settle(info.name, _complete(lm, request, at))
             except ModelError as error:
                 spent = _charged(bound, error)
                 self._store.end_call(call_id, spent, time.perf_counter() - started, error.attempts, error.kind)
@@ -176,10 +176,10 @@ def _charged(bound: Usage, error: ModelError) -> Usage:
     return Usage(1, times * bound.input_tokens, times * bound.output_tokens, usd)
 
 
-def _complete(lm: LM, request: Request) -> Completion:
+def _complete(lm: LM, request: Request, at: tuple[int, tuple[int | str, ...]]) -> Completion:
     """Ask a model; what an LM object raises that is no error of ours is the world's fault, never the candidate's."""
     try:
-        return lm.complete(request)
+        return lm.complete_at(request, *at) if isinstance(lm, AddressedLM) else lm.complete(request)
     except GepaLiteError:
         raise
     except Exception as error:

@@ -117,3 +117,12 @@ class LM(Protocol):
     def describe(self) -> LMInfo:
         """What is known of the model before it is called."""
         ...
+
+
+@runtime_checkable
+class AddressedLM(Protocol):
+    """An LM that samples by address: the optional ability behind runs that repeat a reply lost in flight, and draw several replies to one request."""
+
+    def complete_at(self, request: Request, sample: int, address: tuple[int | str, ...]) -> Completion:
+        """As ``complete``; the same request at the same sample number and address gets the same reply."""
+        ...

@@ -28,6 +28,7 @@ def open_lm(spec: LMSpec) -> LM:
     """The LM that a user means. Nothing is called, downloaded or paid for.
 
     * ``"local/<name>"``: an embedded model, or a ``.gguf`` file by its path;
+    * ``"policy/<name>"``: an open model on PyTorch that can be trained, or the folder of a trained adapter (extra ``rl``);
     * ``"provider/model"``, or a bare name that litellm knows: a ``LiteLLM`` with its defaults;
     * an LM: itself;
     * a function of messages: wrapped in a ``CallableLM``.
@@ -84,6 +85,10 @@ def _open_name(name: str) -> LM:
         from gepa_lite.lm.local import open_local
 
         return open_local(name.removeprefix("local/"))
+    if name.startswith("policy/"):
+        from gepa_lite.lm.policy import open_policy
+
+        return open_policy(name.removeprefix("policy/"))
     if name and "/" not in name and find_provider(name) is None:
         raise _unknown(name)
     return LiteLLM(name)

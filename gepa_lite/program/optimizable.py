@@ -57,6 +57,7 @@ class Part:
         contract: what every text of this part must keep to.
         params: how it is sampled, as far as the program says so; kept in the bundle.
         frame: the messages around the text; None where only the user's own code, or its framework, knows them.
+        setting: True where the text is no prompt but names something else that a candidate has, e.g. trained weights: a bundle keeps it apart.
     """
 
     text: str
@@ -67,6 +68,7 @@ class Part:
     contract: Contract = field(default_factory=Contract)
     params: Mapping[str, Any] = field(default_factory=dict)
     frame: Frame | None = None
+    setting: bool = False
 
 
 class Optimizable(Protocol):

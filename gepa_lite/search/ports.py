@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from gepa_lite.core.call import Message
+from gepa_lite.core.call import Message, Usage
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import Event
 from gepa_lite.core.rollout import Rollout
@@ -86,6 +86,10 @@ class Ports(Protocol):
             ModelError: no reply after retries.
             RunError: the run can't go on.
         """
+        ...
+
+    def book(self, name: str, usage: Usage, seconds: float, address: tuple[int | str, ...]) -> None:
+        """Enter work into the ledger that was done past the models: an update of weights, with its tokens and the seconds of its computing."""
         ...
 
     def gather(self, tasks: Sequence[Callable[[], T]]) -> list[T]:

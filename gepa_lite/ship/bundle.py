@@ -59,7 +59,9 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
             "contract": contracts["modules"][path],
         }
         for path, text in result.prompts.items()
+        if not parts[path].setting
     }
+    beside = {path: text for path, text in result.prompts.items() if parts[path].setting}
     return {
         "schema": SCHEMA,
         "version": SCHEMA_VERSION,
@@ -73,7 +75,7 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
             **_splits(result),
             "objectives": {name: _scores(row, Objective()) for name, row in result.objectives.items()},
         },
-        "candidate": {"id": chosen.candidate.id, "is_seed": chosen.index == 0, "lineage": _lineage(result, chosen.index)},
+        "candidate": {"id": chosen.candidate.id, "is_seed": chosen.index == 0, "lineage": _lineage(result, chosen.index), **beside},
         "starts": [
             {**asdict(score), "origin": dict(start.origin)} for score, start in zip(result.starts[1:], state.started.starts, strict=True)
         ],

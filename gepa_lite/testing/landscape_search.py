@@ -164,6 +164,9 @@ class LandscapePorts:
         reply = self._land.reflect(step[1], current[1], _REVIEW.findall(text), draw)
         return Completion(_edits(current[1], reply) if "<edit>" in text else f"<prompt>\n{reply}\n</prompt>")
 
+    def book(self, name: str, usage: Usage, seconds: float, address: tuple[int | str, ...]) -> None:
+        """See ``Ports.book``: simulated work has no price."""
+
     def gather(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """See ``Ports.gather``: one after the other, since nothing here waits."""
         return [task() for task in tasks]

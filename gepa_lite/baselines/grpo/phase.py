@@ -1,0 +1,209 @@
+"""One stretch of training within a run: its rollouts, its candidates and its price enter the run's record."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gepa_lite.baselines.grpo.backend import Course as TrainingCourse
+from gepa_lite.baselines.grpo.backend import RLBackend, Update
+from gepa_lite.baselines.grpo.rows import Row, trained_tokens
+from gepa_lite.baselines.grpo.samples import SampleBook, drawn
+from gepa_lite.baselines.grpo.settings import Training
+from gepa_lite.baselines.grpo.trainable import SAMPLED, WEIGHTS, Trainable
+from gepa_lite.core.budget import Spend
+from gepa_lite.core.call import Usage
+from gepa_lite.core.events import Proposed, StepEnded, Stopped
+from gepa_lite.core.seeds import stream
+from gepa_lite.search.loop import commit
+from gepa_lite.search.plan import StepPlan
+from gepa_lite.search.state import Member
+from gepa_lite.search.step import Course
+from gepa_lite.search.stop import no_room, why_stop
+from gepa_lite.search.trail import Trail
+from gepa_lite.search.trial import spend_of
+from gepa_lite.search.validate import validate
+
+
+class _NoRoom(Exception):  # an internal signal
+    """One more update does not fit in what is left of the budget."""
+
+    def __init__(self, stop: Stopped) -> None:
+        super().__init__(stop.reason)
+        self.stop = stop
+
+
+class Phase:
+    """Trains the weights of one candidate. Every ``validate_every`` updates are one step of the run: a proposal, validated in full.
+
+    On a resume the updates after the newest checkpoint are made again, from the rollouts and samples on disk, so that they are the same; steps that are in the record are not recorded twice.
+
+    Args:
+        trail: where the run stands.
+        course: rules, facts and ports.
+        program: the seed, as the run knows it.
+        settings: of the training.
+        backend: computes the updates.
+        book: of the samples.
+        place: the folder of the run's adapters, and the training's own for checkpoints.
+        start: the member whose prompts and weights it starts from, and the index of its first step in the run.
+    """
+
+    def __init__(
+        self,
+        trail: Trail,
+        course: Course,
+        program: Trainable,
+        settings: Training,
+        backend: RLBackend,
+        book: SampleBook,
+        place: tuple[Path, Path],
+        start: tuple[Member, int],
+    ) -> None:
+        self.trail = trail
+        self.ending: Stopped | None = None
+        self._course, self._program, self._settings, self._backend, self._book = course, program, settings, backend, book
+        self._adapters, self._folder = place
+        self._parent, self._first = start
+        self.step = self._first
+        """Index of the run's step that comes next."""
+        self._pending = Spend()
+        self._ids: list[str] = []
+        self._figures = {"updates": 0, "rows": 0, "masked": 0, "dropped": 0}
+        self._tokens = self._contexts = 0
+        self._losses: list[float] = []
+
+    def run(self) -> Trail:
+        """Train until the settings, the budget or a stop rule end it; ``ending`` says why where the whole run ends."""
+        state, search, settings = self.trail.state, self._course.search, self._settings
+        assert state.started is not None
+        done = self._folder / "done.json"
+        if done.exists():
+            self.step = int(json.loads(done.read_text())["step"])
+            return self.trail
+        self._book.load()
+        self._prepare()
+        training = TrainingCourse(
+            self._program.engine, settings, state.started.train_ids, search.seed, self._folder, self._rows, self._ended
+        )
+        try:
+            self._backend.train(training)
+        except _NoRoom as error:
+            self.ending = error.stop
+        if self._figures["updates"] and self.ending is not None:
+            self._validate()
+        self.step = max(self.step, min(self.trail.state.next_step, self._first + self._length))
+        if self.ending is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            done.write_text(json.dumps({"step": self.step}) + "\n")
+        return self.trail
+
+    def _prepare(self) -> None:
+        """The adapter to train: the parent's own, or a new one that changes nothing yet."""
+        engine, adapter = self._program.engine, self._parent.candidate.texts[WEIGHTS]
+        engine.shape(self._settings.lora, self._course.search.seed)
+        kept = self._adapters / adapter
+        if kept.exists():
+            engine.use(adapter, kept)
+
+    def _rows(self, step: int, example_ids: Sequence[str]) -> list[Row]:
+        settings, state, search = self._settings, self.trail.state, self._course.search
+        assert state.started is not None
+        self.step = self._first + step // settings.validate_every
+        new = settings.group * len(example_ids)
+        later = len(state.started.validation_ids) + len(state.started.extra_pin_ids)
+        plan = StepPlan(self.step, (), None, self._pending.rollouts + new + later, 0)
+        stop = no_room(state, [plan], search, self._course.ports.surroundings())
+        if stop is not None and self.step >= state.next_step:
+            raise _NoRoom(stop)
+        self._book.begin(step, step - 2 * settings.validate_every)
+        candidate = self._parent.candidate.replace({WEIGHTS: self._program.engine.adapter + SAMPLED})
+        samples = range(step * settings.group, (step + 1) * settings.group)
+        found = self._course.ports.evaluate(candidate, example_ids, samples=samples, priority=(0, self.step))
+        rollouts = [rollout for row in found for rollout in row]
+        episodes = [self._book.episode(rollout) for rollout in rollouts]
+        if settings.shuffled:
+            rewards = [episode.reward for episode in episodes]
+            stream(search.seed, "shuffled rewards", step).shuffle(rewards)
+            episodes = [replace(episode, reward=reward) for episode, reward in zip(episodes, rewards, strict=True)]
+        rows = settings.builder.rows(episodes)
+        most = new * calls_of(self._program, settings)
+        order = list(range(len(rows)))
+        stream(search.seed, "rows", step).shuffle(order)
+        kept = [rows[index] for index in drawn(len(rows), most, order)]
+        self._pending = self._pending + spend_of(rollouts)
+        self._ids += [example for example in example_ids if example not in self._ids]
+        self._figures["rows"] += len(kept)
+        self._figures["masked"] += sum(not row.trained for row in kept)
+        self._figures["dropped"] += len(rows) - len(kept)
+        self._tokens = trained_tokens(kept)
+        self._contexts = sum(len(row.prompt_ids) for row in kept if row.trained)
+        return kept
+
+    def _ended(self, update: Update) -> bool:
+        self._figures["updates"] += 1
+        self._losses.append(update.loss)
+        usage = Usage(1, self._contexts, self._tokens, 0.0)
+        self._pending = self._pending + Spend(training=usage)
+        self._course.ports.book(f"training/{self._folder.name}", usage, update.seconds, (self._folder.name, update.step))
+        if (update.step + 1) % self._settings.validate_every and update.step + 1 < self._settings.steps:
+            return True
+        return self._validate()
+
+    def _validate(self) -> bool:
+        """Record the weights as they are; whether to go on."""
+        engine, search, course = self._program.engine, self._course.search, self._course
+        adapter = engine.now()
+        if not (self._adapters / adapter).exists():
+            engine.save(self._adapters / adapter)
+        if self.step >= self.trail.state.next_step:
+            self._commit(adapter)
+        self.step += 1
+        self._pending, self._ids, self._losses = Spend(), [], []
+        self._figures = dict.fromkeys(self._figures, 0)
+        self.ending = self.ending or why_stop(self.trail.state, search, course.ports.surroundings())
+        return self.ending is None and not self._tired()
+
+    @property
+    def _length(self) -> int:
+        """Steps of the run that the training takes at most."""
+        return -(-self._settings.steps // self._settings.validate_every)
+
+    def _tired(self) -> bool:
+        """Whether so many validations in a row brought nothing better, by the record up to this step."""
+        patience = self._settings.patience
+        made = [member for member in self.trail.state.pool if self._first <= member.step < self.step]
+        means = [self._parent.mean or -math.inf, *(-math.inf if member.mean is None else member.mean for member in made)]
+        return patience is not None and self.step - self._first - max(0, means.index(max(means))) >= patience
+
+    def _commit(self, adapter: str) -> None:
+        state, search, ports = self.trail.state, self._course.search, self._course.ports
+        texts = {WEIGHTS: adapter}
+        child = self._parent.candidate.replace(texts)
+        known = child.id in state.seen
+        losses = ", ".join(f"{loss:.4g}" for loss in (self._losses[0], self._losses[-1]))
+        proposed = Proposed(
+            step=self.step,
+            slot=0,
+            parent=self._parent.index,
+            modules=(WEIGHTS,),
+            example_ids=tuple(self._ids),
+            before=(),
+            status="rejected" if known else "accepted",
+            code="known" if known else "candidate",
+            reason="the weights did not change" if known else f"{self._figures['updates']} updates, loss first and last {losses}",
+            texts={} if known else texts,
+            proposer="grpo",
+            shown=dict(self._figures),
+            spend=self._pending,
+        )
+        events = [] if known else [validate(child, self.step, (self._parent.index,), texts, state, search, ports)]
+        self.trail = commit(self.trail, [proposed, *events, StepEnded(self.step)], ports, search.repeats)
+
+
+def calls_of(program: Trainable, settings: Training) -> int:
+    """Rows kept for each rollout."""
+    return settings.calls or len(program.trained)

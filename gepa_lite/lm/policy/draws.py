@@ -1,0 +1,116 @@
+"""Sampling: many prompts at once, each with random numbers of its own, with the log-probability of every token that was really drawn."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from gepa_lite.core.ids import content_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One reply to sample.
+
+    Attributes:
+        prompt_ids: at least one token.
+        max_tokens: tokens of the reply at most, the end token included.
+        temperature: 0 takes the likeliest token.
+        top_p: the likeliest tokens that together have this probability; 1 for all.
+        seed: of its random numbers: the same draw gives the same reply whatever is sampled beside it, but for rounding.
+    """
+
+    prompt_ids: tuple[int, ...]
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reply as it was sampled.
+
+    Attributes:
+        prompt_ids: what was asked, chat template included.
+        completion_ids: what was drawn, the end token included.
+        logprobs: natural log-probability of each, at the temperature it was drawn at (at 1 where that is 0).
+    """
+
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+    @property
+    def id(self) -> str:
+        """Content hash."""
+        return content_hash([list(self.prompt_ids), list(self.completion_ids), list(self.logprobs)])[:24]
+
+
+def sample(model: Any, draws: Sequence[Draw], ends: Sequence[int], pad: int) -> list[Sample]:
+    """Sample replies from a model in evaluation mode, in one batch. Equal prompts are worked through once.
+
+    Args:
+        model: a causal language model of ``transformers``.
+        draws: at least one.
+        ends: tokens that end a reply.
+        pad: the token that prompts are filled up with.
+    """
+    torch = import_module("torch")
+    prompts = list(dict.fromkeys(draw.prompt_ids for draw in draws))
+    width = max(map(len, prompts))
+    device = next(model.parameters()).device
+    ids = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
+    rows = torch.tensor([prompts.index(draw.prompt_ids) for draw in draws], device=device)
+    streams = [random.Random(draw.seed) for draw in draws]
+    tokens: list[list[int]] = [[] for _ in draws]
+    logprobs: list[list[float]] = [[] for _ in draws]
+    with torch.no_grad(), warnings.catch_warnings():
+        # the cache's argument has another name from transformers 5.40 on
+        warnings.simplefilter("ignore", FutureWarning)
+        places = (mask.cumsum(-1) - 1).clamp(min=0)
+        out = model(input_ids=ids, attention_mask=mask, position_ids=places, use_cache=True, logits_to_keep=1)
+        cache, logits, mask = out.past_key_values, out.logits[rows, -1], mask[rows]
+        cache.batch_select_indices(rows)
+        alive = list(range(len(draws)))
+        while alive:
+            drawn = [_draw(row, draws[index], streams[index]) for row, index in zip(logits.float(), alive, strict=True)]
+            for index, (token, logprob) in zip(alive, drawn, strict=True):
+                tokens[index].append(token)
+                logprobs[index].append(logprob)
+            kept = [
+                place for place, index in enumerate(alive) if tokens[index][-1] not in ends and len(tokens[index]) < draws[index].max_tokens
+            ]
+            if not kept:
+                break
+            if len(kept) < len(alive):
+                chosen = torch.tensor(kept, device=device)
+                cache.batch_select_indices(chosen)
+                mask, alive = mask[chosen], [alive[place] for place in kept]
+            mask = torch.cat([mask, mask.new_ones((len(alive), 1))], dim=1)
+            newest = torch.tensor([[tokens[index][-1]] for index in alive], device=device)
+            places = mask.sum(-1, keepdim=True) - 1
+            logits = model(input_ids=newest, attention_mask=mask, position_ids=places, past_key_values=cache, use_cache=True).logits[:, -1]
+    return [Sample(draw.prompt_ids, tuple(ids), tuple(row)) for draw, ids, row in zip(draws, tokens, logprobs, strict=True)]
+
+
+def _draw(logits: Any, draw: Draw, stream: random.Random) -> tuple[int, float]:
+    """One token and its log-probability."""
+    torch = import_module("torch")
+    if draw.temperature == 0:
+        token = int(logits.argmax())
+        return token, float(torch.log_softmax(logits, -1)[token])
+    logprobs = torch.log_softmax(logits / draw.temperature, -1)
+    order = torch.sort(logprobs, descending=True, stable=True)
+    shares = order.values.double().exp().cumsum(-1)
+    reach = min(1.0, draw.top_p) * float(shares[-1])
+    # within the nucleus: the tokens up to the first at which their sum reaches top_p
+    last = min(int((shares < reach).sum()), len(shares) - 1)
+    place = min(int((shares <= stream.random() * float(shares[last])).sum()), last)
+    token = int(order.indices[place])
+    return token, float(logprobs[token])

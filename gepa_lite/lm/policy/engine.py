@@ -1,0 +1,305 @@
+"""One open model on PyTorch: loaded once, asked in batches, with at most one LoRA adapter on it at a time."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from gepa_lite.errors import UsageError
+from gepa_lite.lm.local import catalogue, fetch
+from gepa_lite.lm.policy.draws import Draw, Sample, sample
+
+BASE = "base"
+"""The model without an adapter."""
+_WEIGHTS, _CARD = "adapter.safetensors", "policy.json"
+
+
+def need(*modules: str) -> None:
+    """Refuse to go on without the extra ``rl``.
+
+    Raises:
+        UsageError: says what to install.
+    """
+    for module in modules or ("torch", "transformers", "peft", "trl", "datasets", "gguf"):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise UsageError(f"models in training need the package {module}: pip install 'gepa-lite[rl]'.") from error
+
+
+@dataclass(frozen=True)
+class Lora:
+    """The adapter's shape; the defaults are the paper's (arXiv 2507.19457).
+
+    Attributes:
+        rank: of its matrices.
+        alpha: its weight is ``alpha / rank``.
+        dropout: in training.
+        targets: names of the linear layers that get one.
+    """
+
+    rank: int = 16
+    alpha: int = 64
+    dropout: float = 0.05
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "gate_proj")
+
+
+class Engine:
+    """A model and its tokenizer. ``ask`` may be called from many threads: what waits at the same time is sampled in one batch.
+
+    Args:
+        base: a name of the catalogue of local models, the path of a ``.gguf`` file, or a folder (or hub name) of ``transformers``.
+        batch: replies that are sampled at once. With 1 a reply never depends on what runs beside it, not even by rounding.
+    """
+
+    def __init__(self, base: str, batch: int = 32) -> None:
+        self.base, self.batch = base, batch
+        self.model: Any = None
+        self.tokenizer: Any = None
+        self.lora: Lora | None = None
+        self.adapter = BASE
+        self.sampler: Callable[[Sequence[Draw]], list[Sample]] | None = None
+        """Samples in place of the model while it is trained; None for the model itself."""
+        self._lock = threading.RLock()
+        self._queue: list[tuple[str, Path | None, Draw, _Answer]] = []
+        self._waiting = threading.Lock()
+
+    def load(self) -> None:
+        """Load the weights, once.
+
+        Raises:
+            UsageError: the extra is missing, or there is no such model.
+        """
+        with self._lock:
+            if self.model is not None:
+                return
+            need("torch", "transformers", "gguf")
+            transformers = import_module("transformers")
+            where, options = _place(self.base)
+            try:
+                with _quiet():
+                    self.tokenizer = transformers.AutoTokenizer.from_pretrained(where, padding_side="left", **options)
+                    model = transformers.AutoModelForCausalLM.from_pretrained(where, dtype=_dtype(), **options)
+            except (OSError, ValueError) as error:
+                raise UsageError(f"the model {self.base!r} can't be loaded: {error}") from error
+            # dequantized weights are plain ones; what says otherwise keeps transformers from training and saving them
+            model.hf_quantizer = None
+            if hasattr(model.config, "quantization_config"):
+                del model.config.quantization_config
+            if self.tokenizer.pad_token_id is None:
+                self.tokenizer.pad_token = self.tokenizer.eos_token
+            self.model = model.to("cuda") if import_module("torch").cuda.is_available() else model
+            self.model.eval()
+
+    def shape(self, lora: Lora, seed: int) -> None:
+        """Put an adapter on the model, one that changes nothing yet. One of the same shape is drawn anew.
+
+        Args:
+            lora: its shape.
+            seed: of its random half.
+        """
+        self.load()
+        need("peft")
+        peft, torch = import_module("peft"), import_module("torch")
+        with self._lock:
+            if hasattr(self.model, "peft_config"):
+                self.model = self.model.unload()
+                if hasattr(self.model, "peft_config"):
+                    del self.model.peft_config
+            torch.manual_seed(seed)
+            config = peft.LoraConfig(
+                r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=list(lora.targets), task_type="CAUSAL_LM"
+            )
+            self.model = peft.get_peft_model(self.model, config)
+            self.model.eval()
+            self.lora = lora
+            self.adapter = self.now()
+
+    def state(self) -> Mapping[str, Any]:
+        """The adapter's tensors by name, copied to the CPU."""
+        found = import_module("peft").get_peft_model_state_dict(self.model, adapter_name="default")
+        return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in sorted(found.items())}
+
+    def now(self) -> str:
+        """A hash of the adapter as it is."""
+        digest = hashlib.sha256(json.dumps(self._lora()).encode())
+        for name, tensor in self.state().items():
+            digest.update(name.encode())
+            digest.update(tensor.float().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def _lora(self) -> dict[str, Any]:
+        assert self.lora is not None
+        return asdict(self.lora)
+
+    def save(self, folder: Path) -> None:
+        """Write the adapter as it is, with what names its base: a folder that ``policy/`` opens."""
+        folder.mkdir(parents=True, exist_ok=True)
+        import_module("safetensors.torch").save_file(dict(self.state()), folder / _WEIGHTS)
+        card = {"base": self.base, "adapter": self.now(), "lora": self._lora()}
+        (folder / _CARD).write_text(json.dumps(card, indent=2) + "\n")
+
+    def use(self, adapter: str, folder: Path | None) -> None:
+        """Bring an adapter onto the model.
+
+        Args:
+            adapter: its hash, or ``BASE``.
+            folder: where ``save`` wrote it; None for ``BASE`` and for the one that is on the model.
+
+        Raises:
+            UsageError: the folder holds another one, or one of another base.
+        """
+        with self._lock:
+            self.load()
+            if adapter == self.adapter:
+                return
+            if adapter == BASE:
+                for name, parameter in self.model.named_parameters():
+                    if ".lora_B.default" in name:
+                        parameter.data.zero_()
+                self.adapter = BASE
+                return
+            if folder is None:
+                raise UsageError(f"the adapter {adapter} is not on the model any more, and was not kept.")
+            card = read_card(folder)
+            if card["base"] != self.base or card["adapter"] != adapter:
+                raise UsageError(f"{folder} holds the adapter {card['adapter']} of {card['base']}; {adapter} of {self.base} is needed.")
+            lora = Lora(**{**card["lora"], "targets": tuple(card["lora"]["targets"])})
+            if self.lora != lora or not hasattr(self.model, "peft_config"):
+                self.shape(lora, 0)
+            tensors = import_module("safetensors.torch").load_file(folder / _WEIGHTS)
+            import_module("peft").set_peft_model_state_dict(self.model, tensors, adapter_name="default")
+            self.adapter = adapter
+
+    def encode(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+        """Messages as the tokens that the model's own chat template makes of them."""
+        self.load()
+        found = self.tokenizer.apply_chat_template(list(map(dict, messages)), add_generation_prompt=True, tokenize=True, return_dict=True)
+        return tuple(found["input_ids"])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of tokens, without the special ones."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Tokens that end a reply."""
+        ends = self.model.generation_config.eos_token_id
+        found = list(ends) if isinstance(ends, (list, tuple)) else [] if ends is None else [ends]
+        return tuple(dict.fromkeys([*found, self.tokenizer.eos_token_id]))
+
+    @property
+    def window(self) -> int:
+        """Tokens of prompt and reply together."""
+        return int(getattr(self.model.config, "max_position_embeddings", 1 << 30))
+
+    def ask(self, adapter: str, folder: Path | None, draw: Draw) -> Sample:
+        """Sample one reply. The first thread to come takes along what others wait for."""
+        answer = _Answer()
+        with self._waiting:
+            self._queue.append((adapter, folder, draw, answer))
+        with self._lock:
+            while not answer.done:
+                self._serve()
+        return answer.result()
+
+    def _serve(self) -> None:
+        with self._waiting:
+            chosen = [item for item in self._queue if item[0] == self._queue[0][0]][: self.batch]
+            self._queue = [item for item in self._queue if all(item is not taken for taken in chosen)]
+        try:
+            self.use(chosen[0][0], chosen[0][1])
+            draws = [draw for _, _, draw, _ in chosen]
+            training = self.model.training
+            self.model.eval()
+            try:
+                found = self.sampler(draws) if self.sampler else sample(self.model, draws, self.ends, self.tokenizer.pad_token_id)
+            finally:
+                self.model.train(training)
+        except Exception as error:
+            for *_, answer in chosen:
+                answer.fail(error)
+        else:
+            for (*_, answer), each in zip(chosen, found, strict=True):
+                answer.give(each)
+
+
+class _Answer:
+    """What one thread waits for; read and written under the engine's lock."""
+
+    def __init__(self) -> None:
+        self._sample: Sample | None = None
+        self._error: Exception | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._sample is not None or self._error is not None
+
+    def give(self, found: Sample) -> None:
+        self._sample = found
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+
+    def result(self) -> Sample:
+        if self._error is not None:
+            raise self._error
+        assert self._sample is not None
+        return self._sample
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """What an adapter's folder says of it.
+
+    Raises:
+        UsageError: it is no such folder.
+    """
+    try:
+        card = json.loads((folder / _CARD).read_text())
+        return {"base": str(card["base"]), "adapter": str(card["adapter"]), "lora": dict(card["lora"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder} is no folder of an adapter: {_CARD} in it can't be read ({error}).") from error
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds an adapter."""
+    return (folder / _CARD).exists()
+
+
+@functools.cache
+def engine_of(base: str, batch: int = 32) -> Engine:
+    """The engine of a model, the same one each time in a process."""
+    return Engine(base, batch)
+
+
+def _place(base: str) -> tuple[str, dict[str, str]]:
+    if base in catalogue.MODELS:
+        path: Path = fetch.ensure_model(base)
+    elif base.endswith(".gguf"):
+        path = Path(base)
+        if not path.exists():
+            raise UsageError(f"there is no file {base}.")
+    else:
+        return base, {}
+    return str(path.parent), {"gguf_file": path.name}
+
+
+def _dtype() -> Any:
+    torch = import_module("torch")
+    return torch.bfloat16 if torch.cuda.is_available() else torch.float32
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the progress bars of loading."""
+    with redirect_stderr(StringIO()):
+        yield

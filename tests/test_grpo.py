@@ -1,0 +1,218 @@
+"""Training weights as an optimizer: what needs no torch, and a real training of a small model of letters."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gepa_lite as gl
+from gepa_lite.baselines import optimizer
+from gepa_lite.baselines.grpo.rows import Row
+from gepa_lite.baselines.grpo.samples import SampleBook, drawn
+from gepa_lite.baselines.grpo.settings import Training
+from gepa_lite.baselines.grpo.trainable import WEIGHTS, Trainable
+from gepa_lite.baselines.grpo.trl_backend import blocks
+from gepa_lite.core.call import Call, Trace
+from gepa_lite.core.feedback import Feedback
+from gepa_lite.core.rollout import Rollout, RolloutKey
+from gepa_lite.errors import UsageError
+from gepa_lite.lm.policy import Sample, engine_of, need, open_policy
+from gepa_lite.lm.policy.engine import read_card
+from gepa_lite.lm.protocol import Completion, LMInfo, Request
+from gepa_lite.testing import ScriptedLM
+
+
+class Two(gl.Program):
+    gist = gl.Module("text -> gist", "Say it in a word.")
+    label = gl.Module("text, gist -> label: Literal['low', 'high']", "Name the label.")
+
+    def forward(self, text: str) -> gl.Outputs:
+        return self.label(text=text, gist=self.gist(text=text).gist)
+
+
+def row(advantage: float) -> Row:
+    return Row((1, 2), (3, 4), (-1.0, -2.0), advantage, True, 0, 0)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 8])
+def test_what_trl_takes_the_mean_of_sums_to_zero_so_that_our_advantage_is_what_is_left(count: int) -> None:
+    rows = [row(0.37 * place - 1) for place in range(count)]
+    batch = blocks(rows, 10, 5, 0)
+    assert len(batch) == 10
+    assert [one.advantage for one, _ in batch if one.trained] == [one.advantage for one in rows]
+    for start in (0, 5):
+        part = batch[start : start + 5]
+        assert math.fsum(reward for _, reward in part) == pytest.approx(0, abs=1e-12)
+        assert not part[-1][0].trained
+    assert all(reward == one.advantage for one, reward in batch if one.trained)
+
+
+def test_too_many_rows_are_refused() -> None:
+    with pytest.raises(UsageError, match="do not fit"):
+        blocks([row(0)] * 9, 10, 5, 0)
+
+
+def test_rows_that_do_not_fit_are_drawn_among_all() -> None:
+    assert drawn(3, 5, [2, 0, 1]) == [0, 1, 2]
+    assert drawn(5, 2, [4, 1, 0, 2, 3]) == [1, 4]
+
+
+def rollout(models: list[str], value: float | None) -> Rollout:
+    calls = tuple(Call("gist", {}, (), model=model) for model in models)
+    feedback = None if value is None else Feedback(value, "")
+    return Rollout(RolloutKey("c", "e"), value, feedback, trace=Trace(calls))
+
+
+def test_samples_outlive_the_process_and_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    one, two = Sample((1,), (2, 3), (-0.5, -0.25)), Sample((1,), (4,), (-0.125,))
+    book = SampleBook(tmp_path)
+    book.begin(3, 0)
+    book.keep(one)
+    book.begin(4, 0)
+    book.keep(two)
+    with (tmp_path / "4.jsonl").open("a") as file:
+        file.write("[[1], [2")
+    again = SampleBook(tmp_path)
+    again.load()
+    episode = again.episode(rollout([f"policy/x#{one.id}", "openai/judge", f"policy/x#{two.id}"], 0.5))
+    assert [call.completion_ids for call in episode.calls] == [(2, 3), (4,)]
+    assert [call.logprobs for call in episode.calls] == [(-0.5, -0.25), (-0.125,)]
+    again.begin(5, 4)
+    assert not (tmp_path / "3.jsonl").exists()
+
+
+def test_an_outage_has_no_reward_and_a_rollout_without_a_call_no_row(tmp_path: Path) -> None:
+    book = SampleBook(tmp_path)
+    book.begin(0, 0)
+    sample = Sample((1,), (2,), (-0.5,))
+    book.keep(sample)
+    named = f"policy/x#{sample.id}"
+    episodes = [book.episode(rollout(models, value)) for models, value in (([named], None), ([named], 1.0), ([], 0.0), ([named] * 3, 0.0))]
+    rows = Training().builder.rows(episodes)
+    assert [one.trained for one in rows] == [False, True, True, True, True]
+    assert rows[0].advantage == 0
+    assert sum({one.episode: one.advantage for one in rows}.values()) > 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": 0},
+        {"group": 1},
+        {"temperature": 0},
+        {"vllm": "elsewhere"},
+        {"backend": "other"},
+        {"baseline": "none"},
+        {"patience": 0},
+        {"speed": 2},
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        optimizer("grpo", **wrong)
+
+
+def test_the_papers_settings() -> None:
+    paper = Training.paper()
+    assert (paper.steps, paper.examples, paper.group, paper.lora.rank, paper.lora.alpha) == (500, 4, 12, 16, 64)
+    assert (paper.learning_rate, paper.kl, paper.temperature, paper.grad_norm, paper.validate_every) == (1e-5, 0.01, 0.6, 0.1, 20)
+    assert dict(optimizer("grpo_paper").procedure.settings())["training"]["steps"] == 500  # type: ignore[union-attr]
+    assert json.dumps(optimizer("prompts_and_grpo").procedure.settings())  # type: ignore[union-attr]
+
+
+def test_a_missing_extra_says_what_to_install() -> None:
+    with pytest.raises(UsageError, match=r"pip install 'gepa-lite\[rl\]'"):
+        need("no_such_package_of_this_name")
+
+
+def test_only_an_open_model_in_this_process_is_trained(tmp_path: Path) -> None:
+    from gepa_lite.adapters.adapt import adapt
+
+    with pytest.raises(UsageError, match="policy/smollm2-135m"):
+        Trainable(adapt(Two(lm=ScriptedLM("x"))), Training(), tmp_path, lambda sample: None)
+
+
+def test_weights_are_one_more_part_of_a_candidate(tmp_path: Path) -> None:
+    from gepa_lite.adapters.adapt import adapt
+
+    program = Trainable(adapt(Two(lm="policy/smollm2-135m", lms={"label": ScriptedLM("low")})), Training(), tmp_path, lambda sample: None)
+    assert program.prompts[WEIGHTS] == "base"
+    assert program.trained == ("gist",)
+    sampled = program.with_prompts({WEIGHTS: "0123 sampled", "gist": "New."})
+    assert sampled.prompts == {"gist": "New.", "label": "Name the label.", WEIGHTS: "0123 sampled"}
+    described = sampled.models["gist"].describe()
+    assert (described.name, described.settings) == ("policy/smollm2-135m", "adapter 0123, temperature 1, 64 tokens")
+    assert sampled.with_prompts({WEIGHTS: "0123"}).models["gist"].describe().settings == "adapter 0123"
+    assert isinstance(sampled.models["label"], ScriptedLM)
+    with pytest.raises(UsageError, match="threads"):
+        program.sendable()
+
+
+def test_a_model_that_samples_by_address_is_told_the_address(tmp_path: Path) -> None:
+    class Addressed:
+        def describe(self) -> LMInfo:
+            return LMInfo("addressed", usd_per_input_token=0.0, usd_per_output_token=0.0)
+
+        def complete(self, request: Request) -> Completion:
+            raise AssertionError("it has a better way")
+
+        def complete_at(self, request: Request, sample: int, address: tuple[int | str, ...]) -> Completion:
+            seen.append((sample, address))
+            return Completion("low")
+
+    seen: list[tuple[int, tuple[int | str, ...]]] = []
+    examples = [{"text": "a"}, {"text": "b"}, {"text": "c"}]
+    gl.evaluate(Two(lm=Addressed()), examples, feedback=lambda example, output: 1.0)
+    assert (0, (0,)) in seen
+
+
+def test_a_folder_that_holds_no_adapter_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"policy\.json"):
+        open_policy(str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> str:
+    pytest.importorskip("trl")
+    from benchmarks.rl_task import letter_model
+
+    return letter_model(tmp_path_factory.mktemp("letters"))
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(400)
+def test_a_training_that_broke_off_goes_on_as_the_whole_one_and_its_accounts_are_right(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    from benchmarks.rl import smoke
+
+    assert all(row.met for row in smoke(tmp_path).rows)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(400)
+def test_what_ships_is_an_adapter_that_opens_anywhere_and_prompts_that_load(letters: str, tmp_path: Path) -> None:
+    from benchmarks.rl import train
+    from benchmarks.rl_task import Marks
+
+    result = train(letters, "letters", 2, 0, tmp_path / "run", examples=2, group=4, validate_every=1, micro_batch=17, max_tokens=8)
+    adapter = next(member.candidate.texts[WEIGHTS] for member in result.candidates if member.index)
+    folder = tmp_path / "run" / "adapters" / adapter
+    assert read_card(folder)["adapter"] == adapter
+    engine_of.cache_clear()
+    open_policy.cache_clear()
+    lm = open_policy(str(folder))
+    request = Request(({"role": "user", "content": "abc !!"},))
+    capped = dataclasses.replace(request, params=dataclasses.replace(request.params, max_tokens=8))
+    assert lm.complete(capped).text == lm.complete(capped).text
+    lm.engine.use("base", None)
+    lm.engine.use(adapter, folder)
+    assert lm.engine.now() == adapter
+    bundle = result.save(tmp_path / "marks.json")
+    assert json.loads(bundle.read_text())["candidate"][WEIGHTS] == result.prompts[WEIGHTS]
+    assert Marks(lm=lm).load(bundle).prompts == {name: text for name, text in result.prompts.items() if name != WEIGHTS}
