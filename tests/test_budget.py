@@ -268,7 +268,9 @@ def test_a_misspelt_name_in_prices_is_named() -> None:
 def test_priced_models_get_a_default_cap_that_is_said() -> None:
     prepared = api.prepare(program(usd_per_token=None), rows(24, 1), rows(16, 2), reflection_lm=reflector(), prices={"task": (1, 2)})
     assert prepared.spec.budget.usd == 2.0
-    assert any("2.00 USD" in notice for notice in prepared.notices)
+    assert prepared.default_budget
+    notices = Session(prepared.spec, MemoryStore(), keep_budget=prepared.default_budget).run().notices
+    assert any("No budget was given" in notice and "2.00 USD" in notice for notice in notices)
     assert api.prepare(program(), rows(24, 1), rows(16, 2)).spec.budget.usd is None, "a free model needs no cap"
     assert api.prepare(program(usd_per_token=None), rows(24, 1), rows(16, 2)).spec.budget.usd is None, (
         "an unknown price is not held to a cap"

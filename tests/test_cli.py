@@ -169,7 +169,7 @@ def test_json_is_the_only_thing_on_standard_output(desk: Desk) -> None:
     assert data["prompts"] == {"answer": "Repeat the word in capital letters."}
     assert data["validation"]["before"] == 0.0
     assert data["test"] == {**data["test"], "after": 1.0, "n": 6, "won": 6, "interval_95": [1.0, 1.0]}
-    assert data["cost"]["paid"]["calls"] == desk.calls == 31
+    assert data["cost"]["paid"]["calls"] == desk.calls == 34
     assert [candidate["parents"] for candidate in data["candidates"]] == [[], [0]]
 
 
@@ -313,7 +313,7 @@ def test_ctrl_c_keeps_what_was_paid_and_resume_pays_only_the_rest(desk: Desk) ->
     assert resumed.exit_code == 0, resumed.stderr
     data = json.loads(resumed.stdout)
     # what an uninterrupted run pays, see above: not one call was paid twice
-    assert paid < desk.calls == data["cost"]["paid"]["calls"] == 31
+    assert paid < desk.calls == data["cost"]["paid"]["calls"] == 34
     assert (data["verdict"], data["out"]) == ("improved", str(desk.folder / "out.prompts.json"))
 
 
@@ -438,7 +438,7 @@ def test_show_lists_runs_and_prints_candidates(desk: Desk) -> None:
     (desk.folder / "runs" / "broken").mkdir()
     (desk.folder / "runs" / "broken" / "run.db").write_text("not a database, but long enough to look like a file with something in it")
     listed = desk.run("show").stdout
-    assert "finished    0.000   1.000        30" in listed
+    assert "finished    0.000   1.000        33" in listed
     assert "Can't read" in listed
     shown = desk.run("show", "a").stdout
     assert "Verdict: improved" in shown

@@ -309,7 +309,7 @@ def test_the_log_holds_findings_and_a_resume_replays_it(tmp_path: Path) -> None:
     again = once(tmp_path / "a")
     assert any(p.findings for p in first.state.proposals)
     assert list(again.state.proposals) == list(first.state.proposals)
-    with pytest.raises(UsageError, match="contract was"):
+    with pytest.raises(UsageError, match=r"contract\.modules was"):
         gl.optimize(
             program(),
             rows(24, 1),

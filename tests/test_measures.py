@@ -314,7 +314,7 @@ def advised(folder: Path, reflection: Any, feedback: Any = None, **search: Any) 
 
 
 def test_cut_off_replies_advise_a_larger_limit(tmp_path: Path) -> None:
-    found = advised(tmp_path / "r", ScriptedLM("<prompt>Decide"))
+    found = advised(tmp_path / "r", ScriptedLM("<prompt>Decide"), proposer="rewrite")
     assert found["cut_off"].evidence == "10 of 10 replies were cut off"
     assert "reflection_tokens" in str(found["cut_off"])
 

@@ -204,7 +204,7 @@ class Trail:
         self.shortenings.append(event)
         self._spend("shortening", dataclasses.asdict(event.spend))
         if event.status == "dropped":
-            self._join(self.seq + 1, self.nodes[-1].step + 1, (event.parent,), event.texts, event.values)
+            self._join(self.seq + 1, self.steps, (event.parent,), event.texts, event.values)
 
     def _spend(self, purpose: str, spend: Mapping[str, Any]) -> float | None:
         """Book it; the dollars, or None where a price is unknown."""
