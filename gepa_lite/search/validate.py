@@ -64,10 +64,11 @@ def validate_seed(state: RunState, search: Search, ports: Ports) -> list[Event]:
 
 
 def _tried_twice(seed: Candidate, example_ids: Sequence[str], search: Search, ports: Ports) -> Trial:
-    """The seed's rollouts; those that are missing at first are run again once the others have ended, for most outages are short."""
+    """The seed's rollouts; a few that are missing at first are run again once the others have ended, for most outages are short."""
     trial = run_trial(ports, seed, example_ids, repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, -1))
     places = [place for place, value in enumerate(trial.values) if value is None]
-    if not places:
+    if not places or 2 * len(places) > len(example_ids):
+        # where most are missing the models are down
         return trial
     again = run_trial(
         ports, seed, [example_ids[place] for place in places], repeats=search.repeats, sample=0, priority=(VALIDATION_LATER, -1)
