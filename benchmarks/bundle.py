@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from gepa_lite.ship.registry import Registry
 
 GOAL_SECONDS = 0.05
 _CODE = """
-import json, sys, time
+import sys, time
 before = set(sys.modules)
 started, cpu = time.perf_counter(), time.process_time()
 import gepa_lite as gl
@@ -23,6 +24,7 @@ prompts = gl.load_prompts({path!r})
 seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
 loaded = sorted(set(sys.modules) - before)
 foreign = sorted({{name.partition(".")[0] for name in loaded}} - set(sys.stdlib_module_names) - {{"gepa_lite"}})
+import json
 print(json.dumps({{"seconds": seconds, "cpu": cpu, "modules": loaded, "foreign": foreign, "prompts": len(prompts)}}))
 """
 _LOOK = """
@@ -64,7 +66,7 @@ def run(options: Options) -> Report:
         registry.add(Path(folder, "2.prompts.json"), why="first", promote=True)
         look = _python(_LOOK.format(path=str(registry.folder)))["seconds"]
         rows.append(Row("LivePrompts.now(), microseconds", look * 1e6))
-    return Report("bundle", rows, n=repeats, extra={"modules": modules})
+    return Report("bundle", rows, n=repeats, extra={"modules": modules, "load_average": os.getloadavg()[0]})
 
 
 def _bundle(count: int) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from gepa_lite.core.contract import Contract, Contracts
@@ -108,8 +107,8 @@ def load_prompts(path: str | os.PathLike[str]) -> Prompts:
         'Decide how urgent it is. ...'
     """
     name = os.fspath(path)
-    if Path(name).is_dir():
-        name = os.fspath(_current_file(Path(name)))
+    if os.path.isdir(name):
+        name = _current_file(name)
     data = _read_json(name, "a file that result.save() wrote")
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("modules"), dict):
         raise UsageError(f"{name} is JSON, but not a bundle of prompts: its 'schema' should be {SCHEMA!r} with 'modules' beside it.")
@@ -147,7 +146,7 @@ class LivePrompts:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(os.fspath(path))
+        self._path = os.fspath(path)
         self.problem: str | None = None
         # the mark is taken before the content, so that a change in between is seen by the next look
         mark = self._mark()
@@ -172,19 +171,19 @@ class LivePrompts:
     def _mark(self) -> tuple[int, int, int]:
         """What differs once a file was replaced."""
         try:
-            status = (self._path / REGISTRY_FILE if self._path.is_dir() else self._path).stat()
+            status = os.stat(os.path.join(self._path, REGISTRY_FILE) if os.path.isdir(self._path) else self._path)
         except OSError:
             return (0, 0, 0)
         return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def read_registry(folder: Path) -> dict[str, Any]:
+def read_registry(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The registry's one changing file: ``current`` (a version's number or None) and ``history``.
 
     Raises:
         UsageError: it is missing, damaged or of a newer version.
     """
-    name = os.fspath(folder / REGISTRY_FILE)
+    name = os.path.join(folder, REGISTRY_FILE)
     data = _read_json(name, "a bundle's file, or a registry's folder: gepa-lite registry add FOLDER BUNDLE makes one")
     if not isinstance(data, dict) or data.get("schema") != REGISTRY_SCHEMA or not isinstance(data.get("history"), list):
         raise UsageError(
@@ -195,12 +194,12 @@ def read_registry(folder: Path) -> dict[str, Any]:
     return data
 
 
-def version_file(folder: Path, number: int) -> Path:
+def version_file(folder: str | os.PathLike[str], number: int) -> str:
     """Where a version's bundle is."""
-    return folder / f"v{number:04d}.prompts.json"
+    return os.path.join(folder, f"v{number:04d}.prompts.json")
 
 
-def _current_file(folder: Path) -> Path:
+def _current_file(folder: str) -> str:
     current = read_registry(folder)["current"]
     if current is None:
         raise UsageError(f"the registry in {folder} has no current version: promote one, by gepa-lite registry promote {folder} VERSION.")
@@ -209,7 +208,8 @@ def _current_file(folder: Path) -> Path:
 
 def _read_json(name: str, wanted: str) -> Any:
     try:
-        return json.loads(Path(name).read_text("utf-8"))
+        with open(name, encoding="utf-8") as file:
+            return json.load(file)
     except OSError as error:
         raise UsageError(f"{name} can't be read: {error.strerror}. Give the path of {wanted}.") from None
     except ValueError as error:

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 
-from gepa_lite.bundle import Prompts, load_prompts
+from gepa_lite.bundle import LivePrompts, Prompts, load_prompts
 from gepa_lite.errors import UsageError
 
 VARIABLE = "GEPA_LITE_PROMPTS"
@@ -70,7 +70,7 @@ _last: contextvars.ContextVar[str | None] = contextvars.ContextVar("gepa_lite_la
 _reading: contextvars.ContextVar[Reading | None] = contextvars.ContextVar("gepa_lite_reading", default=None)
 _lock = threading.Lock()
 _active: dict[int, Reading] = {}
-_given: Mapping[str, str] | None = None
+_given: Mapping[str, str] | LivePrompts | None = None
 _from_files: dict[str, Prompts] = {}
 
 
@@ -153,11 +153,12 @@ def last_read() -> str | None:
     return _last.get()
 
 
-def use_prompts(prompts: Prompts | Mapping[str, str] | str | os.PathLike[str] | None) -> None:
+def use_prompts(prompts: LivePrompts | Mapping[str, str] | str | os.PathLike[str] | None) -> None:
     """Say which prompts ``gl.prompt`` returns outside of runs, in the whole process, from now on.
 
     Args:
-        prompts: the path of a bundle, what ``gl.load_prompts`` read, or texts by name; None goes back to ``GEPA_LITE_PROMPTS`` and the defaults.
+        prompts: the path of a bundle, what ``gl.load_prompts`` read, or texts by name; ``gl.LivePrompts(folder)`` follows a registry: what is promoted there holds from the next call of a wrapped
+            function on, and elsewhere from the next ``gl.prompt``. None goes back to ``GEPA_LITE_PROMPTS`` and the defaults.
 
     Raises:
         UsageError: the bundle can't be read.
@@ -170,16 +171,18 @@ def use_prompts(prompts: Prompts | Mapping[str, str] | str | os.PathLike[str] | 
         >>> gl.use_prompts(None)
     """
     global _given  # noqa: PLW0603, what is shipped holds for the process, as the environment does
-    texts: Mapping[str, str] | None = load_prompts(prompts) if isinstance(prompts, (str, os.PathLike)) else prompts
-    if texts is not None and not isinstance(texts, Mapping):
-        raise UsageError(f"use_prompts: the path of a bundle or texts by name are needed, but got {type(texts).__name__}.")
+    texts: Mapping[str, str] | LivePrompts | None = load_prompts(prompts) if isinstance(prompts, (str, os.PathLike)) else prompts
+    if texts is not None and not isinstance(texts, (Mapping, LivePrompts)):
+        raise UsageError(
+            f"use_prompts: the path of a bundle, texts by name or a gl.LivePrompts are needed, but got {type(texts).__name__}."
+        )
     _given = texts
 
 
 def shipped_prompts() -> Mapping[str, str] | None:
     """The prompts that are in force outside of runs, or None. A file that the environment names is read once."""
     if _given is not None:
-        return _given
+        return _given.now() if isinstance(_given, LivePrompts) else _given
     path = os.environ.get(VARIABLE)
     if not path:
         return None

@@ -123,7 +123,7 @@ class Registry:
                 self._check_same_program(prompts, load_prompts(version_file(self.folder, numbers[-1])))
             number = max(numbers, default=0) + 1
             # a writer that died here leaves a file that no entry names; the next one replaces it
-            write_atomically(version_file(self.folder, number), bundle_text(prompts.data))
+            write_atomically(Path(version_file(self.folder, number)), bundle_text(prompts.data))
             self._enter(data, "add", number, by, why)
             if promote:
                 self._enter(data, "promote", number, by, why)
