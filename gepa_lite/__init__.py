@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gepa_lite.adapters.function.wrapped import Wrapped, wrap
     from gepa_lite.adapters.recording.proxy import Proxy, proxy
     from gepa_lite.adapters.recording.scope import attribute_to
+    from gepa_lite.adapters.recording.spans import Spans, spans
     from gepa_lite.aftercare.bundle_diff import BundleDiff, diff_bundles
     from gepa_lite.aftercare.recheck import Recheck, recheck
     from gepa_lite.api import Evaluation, evaluate, optimize
@@ -112,6 +113,7 @@ _HOMES = {
     "RunError": "errors",
     "Search": "search.search",
     "Signature": "program.signature",
+    "Spans": "adapters.recording.spans",
     "Splits": "splitting",
     "Trace": "core.call",
     "TransitionRecord": "insight.transitions",
@@ -143,6 +145,7 @@ _HOMES = {
     "recheck": "aftercare.recheck",
     "report_html": "report.html",
     "report_markdown": "report.markdown",
+    "spans": "adapters.recording.spans",
     "split": "splitting",
     "transitions": "insight.transitions",
     "use_prompts": "prompting",
@@ -197,6 +200,7 @@ __all__ = [
     "RunError",
     "Search",
     "Signature",
+    "Spans",
     "Splits",
     "Trace",
     "TransitionRecord",
@@ -228,6 +232,7 @@ __all__ = [
     "recheck",
     "report_html",
     "report_markdown",
+    "spans",
     "split",
     "transitions",
     "use_prompts",

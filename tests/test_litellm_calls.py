@@ -177,11 +177,13 @@ def test_our_own_models_are_counted_once() -> None:
         assert len(run_once(triage).trace.calls) == 1
 
 
-def test_outside_of_a_rollout_nothing_is_recorded() -> None:
+def test_outside_of_a_rollout_nothing_is_recorded_nor_where_a_program_did_not_ask_for_it() -> None:
     with OpenAIServer("high") as server:
+        unseen = gl.wrap(lambda message: whole(server.base_url, "route", message), PROMPTS)
         program = gl.wrap(lambda message: whole(server.base_url, "route", message), PROMPTS, record="litellm")
         program.run({"message": "x"}, call_directly)
         assert program("x") == "high"
+        assert unseen.run({"message": "x"}, call_directly).trace.usage.calls == 0
 
 
 def rollouts(folder: Path) -> list[Rollout]:

@@ -157,7 +157,7 @@ class Wrapped:
         for source in self._sources:
             source.listen()
         texts = Reading(self._texts)
-        scope = Scope(texts, self._forms, call or way_out())
+        scope = Scope(texts, self._forms, call or way_out(), self._sources)
         args, kwargs = self._takes.arguments(inputs, texts)
         output: Any = None
         error: Exception | None = None
@@ -229,8 +229,8 @@ def wrap(
         fn: the callable.
         prompts: its prompts by name, as they are now; also what ``gl.prompts_from`` read.
         lm: the ``gl.ChatModel`` that it asks, or its model, if it asks one: reflects too where no other is named, and tells the run its price beforehand.
-        record: where its model calls are seen, so that each prompt has traces of its own, and tokens and dollars count: ``"litellm"``, a ``gl.proxy()``, or several. Calls by ``gl.ChatModel``
-            and by a ``gl.Program`` are seen in any case. Without it other calls work, unseen: the budget counts rollouts, and dollars are unknown.
+        record: where its model calls are seen, so that each prompt has traces of its own, and tokens and dollars count: ``"litellm"``, a ``gl.proxy()``, ``gl.spans()``, or several. Calls by
+            ``gl.ChatModel`` and by a ``gl.Program`` are seen in any case. Without it other calls work, unseen: the budget counts rollouts, and dollars are unknown.
         inputs: the fields of an example that are inputs; by default its parameters decide, and with a parameter ``example`` all are.
         collect: what the output of a generator is: its ``"last"`` value, the ``"list"`` of all, or all joined as one ``"text"``. Needed for generators alone.
         name: what to call it; by default the function's name.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
@@ -14,7 +13,7 @@ from typing import Any
 from gepa_lite.adapters.recording.scope import Scope, attributed, current_scope
 from gepa_lite.adapters.recording.wire import Answer, completion_of, read_request, shown_answer
 from gepa_lite.core.call import Usage
-from gepa_lite.errors import GepaLiteError, ModelError
+from gepa_lite.errors import ModelError
 from gepa_lite.lm.faults import read_fault, secrets_in
 from gepa_lite.lm.made import MadeCall
 from gepa_lite.lm.protocol import Completion, LMInfo, Request
@@ -56,7 +55,7 @@ class _Calls:
 
     def begun(self, kwargs: Mapping[str, Any]) -> None:
         """A call goes out, told in its own context. Our own models' calls are no rollout's here, see ``Scope.pay``."""
-        scope = current_scope()
+        scope = current_scope(LiteLLMCalls)
         if scope is None or _through_proxy(kwargs, scope):
             return
         name = str(kwargs.get("litellm_call_id"))
@@ -106,9 +105,7 @@ def _book(began: _Open, kwargs: Mapping[str, Any], outcome: Any) -> None:
     try:
         request, info = _request(kwargs), _info(kwargs)
         made = MadeCall(info, outcome(request, info), time.perf_counter() - began.started)
-        # what it says of the run is kept by the scope; here nobody could take it
-        with contextlib.suppress(GepaLiteError):
-            began.scope.pay(made, request, module=began.module, read=began.read, place=began.place)
+        began.scope.book(made, request, module=began.module, read=began.read, place=began.place)
     finally:
         began.scope.closed(began.place)
 

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -60,17 +60,20 @@ class Scope:
     Attributes:
         token: names the rollout in URLs and keys.
         texts: the prompts in force.
+        sources: as they were given.
         stop: an error that ends the run, also where the function swallowed it.
 
     Args:
         texts: the prompts in force.
         forms: of the prompts, see ``Contract``.
         call: how calls reach their models.
+        sources: where its calls are seen; others that watch in this process leave it alone.
     """
 
-    def __init__(self, texts: Reading, forms: Mapping[str, str], call: CallModel) -> None:
+    def __init__(self, texts: Reading, forms: Mapping[str, str], call: CallModel, sources: Sequence[CallSource] = ()) -> None:
         self.token = uuid.uuid4().hex
         self.texts = texts
+        self.sources = tuple(sources)
         self._forms = forms
         self._call = call
         self._occurrences: Counter[str] = Counter()
@@ -153,6 +156,11 @@ class Scope:
             recorded = _Recorded(request, reply, made, fault, name, seconds, module, read, place)
             self._keep(digest, occurrence, recorded)
         return completion
+
+    def book(self, made: MadeCall, request: Request, *, module: str | None, read: str | None, place: int | None) -> None:
+        """``pay`` for a call that was made past the run, where nobody could take an error: the scope itself keeps what it means for the rollout and for the run."""
+        with contextlib.suppress(ModelError, RunError, UsageError):
+            self.pay(made, request, module=module, read=read, place=place)
 
     def _keep(self, digest: str, occurrence: int, recorded: _Recorded) -> None:
         with self._changed:
@@ -248,9 +256,16 @@ class Scope:
         )
 
 
-def current_scope() -> Scope | None:
-    """The rollout that this code runs in, or None."""
-    return _scope.get()
+def current_scope(kind: type[Any] | None = None) -> Scope | None:
+    """The rollout that this code runs in, or None.
+
+    Args:
+        kind: of source; a rollout whose calls are not to be seen by one of these is None.
+    """
+    scope = _scope.get()
+    if scope is None or kind is None or any(isinstance(source, kind) for source in scope.sources):
+        return scope
+    return None
 
 
 def scope_of(token: str) -> Scope | None:

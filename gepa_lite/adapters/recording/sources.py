@@ -28,4 +28,4 @@ def _source(spec: object) -> CallSource:
         return LiteLLMCalls()
     if isinstance(spec, CallSource):
         return spec
-    raise UsageError(f"record={spec!r}: 'litellm' or a gl.proxy() is needed, or several.")
+    raise UsageError(f"record={spec!r}: 'litellm', a gl.proxy() or gl.spans() is needed, or several.")
