@@ -618,3 +618,15 @@ def test_processes_are_refused() -> None:
 
 def test_the_seams_promise_is_kept_by_the_public_class() -> None:
     assert inspect.signature(gl.DspyProgram).parameters.keys() == {"program", "fields", "tools"}
+
+
+def test_dspy_programs_that_differ_in_their_instructions_race_as_starts() -> None:
+    other = Shout()
+    other.say.signature = other.say.signature.with_instructions("Say it back.")
+    with serving(shout):
+        result = gl.optimize([Shout(), other], TRAIN, VALIDATION, feedback=right, reflection_lm=ScriptedLM(BETTER))
+        assert [(start.name, start.index) for start in result.starts] == [("first program", 0), ("start 1", 1)]
+        assert result.candidates[1].candidate.texts["say"] == "Say it back."
+        assert isinstance(result.program, Shout)
+        with pytest.raises(gl.UsageError, match="not the first program with other prompts"):
+            gl.optimize([Shout(), dspy.Predict("word -> other")], TRAIN, VALIDATION, feedback=right, reflection_lm=ScriptedLM(BETTER))

@@ -276,7 +276,7 @@ def test_a_bundle_of_other_signatures_is_refused_and_one_of_the_same_prompts_is_
     assert any("are those of the program already" in notice for notice in result.notices)
 
 
-def test_wrapped_functions_and_dspy_programs_take_starts(tmp_path: Path) -> None:
+def test_a_wrapped_function_takes_starts(tmp_path: Path) -> None:
     wrapped = gl.wrap(triage, PROMPTS, lm=ASK)
     result = gl.optimize(
         [wrapped, wrapped.with_prompts(GOOD), OTHER],
