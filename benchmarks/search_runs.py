@@ -35,6 +35,8 @@ OURS: Mapping[str, Search] = {
     "fan-2": Search(fan=2),
     "fan-8": Search(fan=8),
     "fan-16": Search(fan=16),
+    "no-overlap": Search(overlap=False),
+    "window-2": Search(window=2),
     "window-4": Search(window=4),
     "window-16": Search(window=16),
     "fan-1-window-4": Search(fan=1, window=4),
@@ -58,6 +60,7 @@ OURS: Mapping[str, Search] = {
     "hard": Search(sampling="hard"),
     # one rule added to the paper's loop
     "paper+fan-4": Search.paper(fan=4),
+    "paper+overlap": Search.paper(overlap=True),
     "paper+top-k": Search.paper(selector="top_k_pareto"),
     "paper+blame": Search.paper(modules="blame"),
     "paper+staged": Search.paper(validation="staged"),
