@@ -216,3 +216,21 @@ def test_what_ships_is_an_adapter_that_opens_anywhere_and_prompts_that_load(lett
     bundle = result.save(tmp_path / "marks.json")
     assert json.loads(bundle.read_text())["candidate"][WEIGHTS] == result.prompts[WEIGHTS]
     assert Marks(lm=lm).load(bundle).prompts == {name: text for name, text in result.prompts.items() if name != WEIGHTS}
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(400)
+def test_prompts_and_weights_are_improved_in_turns_and_a_resume_adds_nothing(letters: str, tmp_path: Path) -> None:
+    from benchmarks.rl_task import Marks, feedback, rows
+
+    data = rows(60, 1)
+    reflection = ScriptedLM(lambda request: f"<prompt>Answer low or high, attempt {len(request.messages[0]['content'])}.</prompt>")
+    small: dict[str, Any] = {"steps": 2, "examples": 2, "group": 4, "validate_every": 1, "micro_batch": 17, "max_tokens": 8}
+    each = optimizer("prompts_and_grpo", prompt_steps=1, cycles=2, **small)
+    given: dict[str, Any] = {"feedback": feedback, "testset": data[40:], "reflection_lm": reflection, "budget": gl.Budget(rollouts=5_000)}
+    result = each(Marks(lm=letters), data[:20], data[20:40], run=tmp_path, **given)
+    proposals = list(result.state.proposals)
+    assert [proposal.proposer for proposal in proposals] == ["rewrite", "grpo", "grpo"] * 2
+    assert result.finished
+    again = each(Marks(lm=letters), data[:20], data[20:40], run=tmp_path, **given)
+    assert list(again.state.proposals) == proposals
