@@ -104,7 +104,10 @@ def test_a_server_that_dies_is_started_again(lm: LocalLM) -> None:
 
 
 PARENT = """
+import signal
 import time
+# a shell starts what runs in its background with the signal ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from gepa_lite.lm.local import open_local
 from gepa_lite.lm.protocol import Params, Request
 lm = open_local("smollm2-135m", slots=1, context=512)
