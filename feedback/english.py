@@ -88,6 +88,15 @@ def words(text: str) -> list[str]:
     return [word for word in bare if word]
 
 
+def heads(text: str) -> list[str]:
+    """The words up to an apostrophe: what ``it's`` and ``Emma's`` are forms of.
+
+    >>> heads("It's Emma's, and I don't know.")
+    ['It', 'Emma', 'and', 'I', 'don', 'know']
+    """
+    return [re.split("['\u2019]", word)[0] for word in words(text)]
+
+
 def is_verb(word: str) -> bool:
     """Whether a word can be a verb, as far as a list of some 500 common ones and their regular forms tells.
 
@@ -96,7 +105,7 @@ def is_verb(word: str) -> bool:
     """
     low = word.lower().split("'")[0].split("-")[0]
     stems = {low}
-    for ending in ("s", "es", "ed", "d", "ing"):
+    for ending in ("s", "es", "ed", "ing"):
         if low.endswith(ending) and len(low) > len(ending) + 1:
             stem = low.removesuffix(ending)
             stems |= (

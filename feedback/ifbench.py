@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from .english import CONJUNCTIONS, PERSON_NAMES, PRONOUNS, SMALL_WORDS, STOP_WORDS, is_verb, sentences, syllables, words
+from .english import CONJUNCTIONS, PERSON_NAMES, PRONOUNS, SMALL_WORDS, STOP_WORDS, heads, is_verb, sentences, syllables, words
 from .ifbench_custom import CUSTOM
 
 Check = Callable[[str, Mapping[str, Any]], bool]
@@ -36,12 +36,17 @@ def _low(text: str) -> list[str]:
     return [word.lower() for word in words(text)]
 
 
+def _heads(text: str) -> list[str]:
+    return [head.lower() for head in heads(text)]
+
+
 def _times(text: str, word: str) -> int:
     return len(re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE))
 
 
 def _punctuation(text: str, given: Mapping[str, Any]) -> bool:
-    marks = re.sub(r"\?!|!\?|‽", "", text)
+    # signs that stand in one interrobang alone do not count for themselves
+    marks = re.sub(r"\?!|!\?|‽", "", text, count=1)
     return marks != text and all(mark in marks for mark in ".,;:!?")
 
 
@@ -52,7 +57,7 @@ def _japanese(text: str, given: Mapping[str, Any]) -> bool:
 
 def _emoji(text: str, given: Mapping[str, Any]) -> bool:
     text = text.replace("\ufe0f", "").strip()
-    ends = [*re.finditer(rf"[.!?]+(?=\s|$|{_EMOJI.pattern})", text)]
+    ends = [*re.finditer(rf"[.!?]+[\"')\u201d\u2019]*(?=\s|$|{_EMOJI.pattern})", text)]
     if not text or not (_EMOJI.match(text[-1]) or (ends and ends[-1].end() == len(text))):
         return False
     around = ((text[: end.start()].rstrip()[-1:], text[end.end() :].lstrip()[:1]) for end in ends)
@@ -68,13 +73,19 @@ def _starting(text: str, mark: str) -> list[int]:
     return [place for place, line in enumerate(text.split("\n")) if line.lstrip().startswith(mark)]
 
 
+def _bullets(text: str, mark: str) -> list[int]:
+    """The lines that start with the mark once: ``**bold**`` and ``---`` are no bullet points."""
+    twice = _starting(text, mark * 2)
+    return [place for place in _starting(text, mark) if place not in twice]
+
+
 def _sentences_then_bullets(text: str, given: Mapping[str, Any]) -> bool:
-    bullets, lines = _starting(text, "*"), text.split("\n")
+    bullets, lines = _bullets(text, "*"), text.split("\n")
     return len(bullets) > 1 and sum(one.endswith(".") for one in sentences("\n".join(lines[: bullets[0]]))) > 1
 
 
 def _sub_bullets(text: str, given: Mapping[str, Any]) -> bool:
-    bullets, subs = _starting(text, "*"), _starting(text, "-")
+    bullets, subs = _bullets(text, "*"), _bullets(text, "-")
     return bool(bullets) and all(any(one < sub < other for sub in subs) for one, other in pairwise([*bullets, text.count("\n") + 1]))
 
 
@@ -154,7 +165,7 @@ def _three_alike(text: str, given: Mapping[str, Any]) -> bool:
 
 
 def _stop_words(text: str, given: Mapping[str, Any]) -> bool:
-    found = _low(text)
+    found = _heads(text)
     return bool(found) and 100 * sum(word in STOP_WORDS for word in found) / len(found) <= given["percentage"]
 
 
@@ -200,7 +211,9 @@ def _paragraph_ends(text: str, given: Mapping[str, Any]) -> bool:
 
 
 def _parities(text: str, given: Mapping[str, Any]) -> bool:
-    parities = [syllables(word) % 2 for word in _low(text) if word.isalpha()]
+    # don't and well-known are words too: their letters are counted
+    spelled = ("".join(filter(str.isalpha, word)) for word in _low(text))
+    parities = [syllables(word) % 2 for word in spelled if word]
     return len(parities) > 1 and all(one != other for one, other in pairwise(parities))
 
 
@@ -230,9 +243,9 @@ IFBENCH: Mapping[str, tuple[str, Check]] = {
     "count:numbers": ("use exactly {N} numbers", lambda text, given: len(_NUMBER.findall(text)) == given["N"]),
     "count:person_names": (
         "name at least {N} different persons of the list",
-        lambda text, given: len(PERSON_NAMES.intersection(words(text))) >= given["N"],
+        lambda text, given: len(PERSON_NAMES.intersection(heads(text))) >= given["N"],
     ),
-    "count:pronouns": ("use at least {N} pronouns", lambda text, given: sum(word in PRONOUNS for word in _low(text)) >= given["N"]),
+    "count:pronouns": ("use at least {N} pronouns", lambda text, given: sum(word in PRONOUNS for word in _heads(text)) >= given["N"]),
     "count:punctuation": ("use each of . , ; : ! ? and the interrobang ?! at least once", _punctuation),
     "count:unique_word_count": ("use at least {N} different words", lambda text, given: len(set(_low(text))) >= given["N"]),
     "count:word_count_range": (
@@ -314,7 +327,7 @@ IFBENCH: Mapping[str, tuple[str, Check]] = {
     "words:paragraph_last_first": ("end each paragraph with the word it starts with, one paragraph a line", _paragraph_ends),
     "words:prime_lengths": (
         "use only words whose number of letters is prime",
-        lambda text, given: _all_words(text, lambda word: len(word) in _PRIMES),
+        lambda text, given: _all_words(text, lambda word: sum(map(str.isalnum, word)) in _PRIMES),
     ),
     "words:repeats": (
         "use no word more than {small_n} times",

@@ -24,6 +24,13 @@ _OPTIONAL = frozenset(("kyiv", "moscow", "vaduz", "luxembourg"))
 _AFRICA = range(52, 59)
 """Countries of Africa, as different sources count them."""
 
+_SURE = frozenset((
+    "Algeria;Angola;Benin;Botswana;Burkina Faso;Burundi;Cameroon;Central African Republic;Chad;Comoros;Djibouti;Egypt;Equatorial Guinea;Eritrea;Ethiopia;"
+    "Gabon;Ghana;Guinea;Guinea-Bissau;Kenya;Lesotho;Liberia;Libya;Madagascar;Malawi;Mali;Mauritania;Mauritius;Morocco;Mozambique;Namibia;Niger;Nigeria;"
+    "Rwanda;Senegal;Seychelles;Sierra Leone;Somalia;South Africa;South Sudan;Sudan;Tanzania;Togo;Tunisia;Uganda;Zambia;Zimbabwe"
+).lower().split(";"))  # fmt: skip
+"""Countries of Africa of one name each, which a right list must hold."""
+
 _OPTION = re.compile(r"^\s*(?:[-*]\s*)?\(?[A-Ea-e1-5][.):]\s*\S")
 
 
@@ -85,8 +92,8 @@ def _multiple_choice(text: str, given: Mapping[str, Any]) -> bool:
 
 
 def _reversed_countries(text: str, given: Mapping[str, Any]) -> bool:
-    lines = [_plain(line) for line in text.strip().split("\n") if line.strip()]
-    return len(lines) in _AFRICA and all(one >= other for one, other in pairwise(lines)) and "zimbabwe" in lines[0]
+    lines = [_plain(line.lstrip("-*\u2022 ")) for line in text.strip().split("\n") if line.strip()]
+    return len(lines) in _AFRICA and all(one > other for one, other in pairwise(lines)) and _SURE.issubset(lines)
 
 
 def _from_a_to_z(text: str, given: Mapping[str, Any]) -> bool:

@@ -79,10 +79,10 @@ def length(
         count = _COUNTS[unit](str(output[field]))
         if at_most is not None and count > at_most:
             over = count - at_most
-            return Feedback(max(0.0, 1.0 - over / at_most), f"Too long: {count} {unit}, {over} over the limit of {at_most}.")
+            return Feedback(max(0.0, 1.0 - over / at_most), f"Too long: {_counted(count, unit)}, {over} over the limit of {at_most}.")
         if count < at_least:
-            return Feedback(count / at_least, f"Too short: {count} {unit}, {at_least - count} under the minimum of {at_least}.")
-        return Feedback(1.0, f"The length is right: {count} {unit}.")
+            return Feedback(count / at_least, f"Too short: {_counted(count, unit)}, {at_least - count} under the minimum of {at_least}.")
+        return Feedback(1.0, f"The length is right: {_counted(count, unit)}.")
 
     return feedback
 
@@ -144,6 +144,10 @@ def cost(*, usd: float | None = None, tokens: int | None = None) -> TraceFeedbac
         )
 
     return feedback
+
+
+def _counted(count: int, unit: str) -> str:
+    return f"{count} {unit.removesuffix('s') if count == 1 else unit}"
 
 
 def _by_module(trace: Trace, measure: Callable[[Any], float]) -> dict[str, float]:

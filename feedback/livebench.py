@@ -86,7 +86,7 @@ def boxed(text: str) -> str | None:
 
 
 def _aime(reply: str, gold: str) -> Feedback:
-    if gold in reply[-_AT_THE_END:]:
+    if re.search(rf"(?<!\d){re.escape(gold)}(?!\d)", reply[-_AT_THE_END:]):
         return Feedback(1.0, f"Right: {gold} stands at the end.")
     early = f" It stands earlier in the reply: end with the three digits and nothing after them, in the last {_AT_THE_END} characters."
     return Feedback(
@@ -133,11 +133,13 @@ def _value(question: str, letter: str) -> str:
 
 def _ends_with(text: str, value: str) -> bool:
     """Whether a value is the end, and no part of a longer number."""
-    return bool(value) and text.endswith(value) and not re.search(r"[\d^/-]$", text.removesuffix(value))
+    return bool(value) and text.endswith(value) and not re.search(r"[\d.^/-]$", text.removesuffix(value))
 
 
 def _bare(text: str) -> str:
-    return re.sub(r"\\(?:textbf|text|mathrm|qquad|quad|left|right)|[~$\s{}.]|\\[ ,;!]", "", text)
+    """A formula without its form. The point of a number is kept, and what parts two arguments: 1.5 is not 15, nor 1/23 12/3."""
+    text = re.sub(r"\}\s*\{", "|", text)
+    return re.sub(r"\\(?:textbf|text|mathrm|qquad|quad|left|right)|[~$\s{}]|\.(?!\d)|\\[ ,;!]", "", text)
 
 
 def _formula(reply: str, gold: str, formulas: Equivalence, *, up_to_constant: bool) -> Feedback:
@@ -145,7 +147,7 @@ def _formula(reply: str, gold: str, formulas: Equivalence, *, up_to_constant: bo
     told = re.findall(r"\$([^$]+)\$", reply)
     answer = inside if inside is not None else told[-1] if told else reply.rsplit("\n", 1)[-1].strip()
     form = "" if inside is not None else r" Put the final answer in a \boxed{}."
-    if _bare(answer) == _bare(gold):
+    if answer.strip() == gold.strip():
         return Feedback(1.0, f"Right: it is {gold}.")
     right, problem = formulas.check(gold, answer, up_to_constant=up_to_constant)
     if right:

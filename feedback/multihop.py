@@ -61,9 +61,9 @@ def hotpot_multihop(
         modules = {
             "create_query_hop2": f"{task} The first search found {_named([one for one in names if one not in after_1], names)}. {_query(after_1, after_2, names)}"
             f"{missing_2}",
-            "summarize1": f"{task} The first search found {_named([one for one in names if one not in after_1], names)}; it lacks {_named(after_1, names)}. "
-            f"{ideal} {missing_1}".rstrip(),
-            "summarize2": f"{task} {ideal}",
+            "summarize1": f"{task} The first search found {_named([one for one in names if one not in after_1], names)}; it lacks {_named(after_1, names)}."
+            f"{ideal}{missing_1}",
+            "summarize2": f"{task}{ideal}",
             "final_answer": f"{verdict}{_quoted(list(names), names, texts, 'The gold documents')}",
         }
         lost = f" Never found: {_named(after_2, names)}." if after_2 else " All gold documents were found."
@@ -90,7 +90,7 @@ def _quoted(some: Sequence[str], names: Mapping[str, str], texts: Mapping[str, s
 def _ideal(example: Example, facts: str, gold: Sequence[str], texts: Mapping[str, str]) -> str:
     sentences = _facts(example[facts], example) if facts in example else []
     told = " ".join(sentences) or " ".join(texts[one] for one in gold if one in texts)
-    return f"An ideal summary says: {told}" if told else ""
+    return f" An ideal summary says: {told}" if told else ""
 
 
 def _pairs(value: Any, second: str) -> list[tuple[str, Any]]:

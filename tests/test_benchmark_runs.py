@@ -16,7 +16,7 @@ from benchmarks.data_sets import data_folder
 from benchmarks.local_data import SIZES
 from benchmarks.replies import RememberingLM
 from benchmarks.report import Options
-from benchmarks.run import command_of, run, run_all, scripted
+from benchmarks.run import MODEL, command_of, run, run_all, scripted
 from gepa_lite.adapters.adapt import adapt
 from gepa_lite.errors import UsageError
 from gepa_lite.lm.protocol import Params, Request
@@ -130,6 +130,11 @@ def test_the_table_is_a_command(results: Path, tmp_path: Path, capsys: pytest.Ca
     assert all(row.met for row in report.rows)
     assert image.read_text().lstrip().startswith("<?xml")
     assert page.read_text() in capsys.readouterr().out
+
+
+def test_the_page_shows_the_runs_that_are_there() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "benchmarks.md").read_text("utf-8")
+    assert cell_tables.markdown(cell_tables.tables(cell_tables.read_cells(MODEL))) in page, "python -m benchmarks table --markdown FILE"
 
 
 def test_a_course_is_the_mean_of_its_runs() -> None:

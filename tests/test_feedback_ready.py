@@ -67,7 +67,7 @@ def example(inputs: dict[str, Any] | None = None, **labels: Any) -> gl.Example:
         (label_set("a", labels=["p", "q", "r", "s"]), ["p"], "p, q", 0.75, "Too many: 'q'"),
         (label_set("a"), [], [], 1, "no label"),
         (length("a", at_most=4), None, "one two three four five", 0.75, "1 over the limit of 4"),
-        (length("a", at_least=4), None, "one", 0.25, "3 under"),
+        (length("a", at_least=4), None, "one", 0.25, "Too short: 1 word, 3 under"),
         (length("a", at_most=1, unit="sentences"), None, "One. Two!", 0, "2 sentences"),
         (regex("a", "foo", meaning="no foo", wanted=False), None, "a foo b", 0, "'foo' stands there"),
         (rouge("a"), "the cat sat on the mat", "the cat sat", 2 / 3, "Missing: 'mat'"),

@@ -16,7 +16,14 @@ CAPITALS = (
     "Reykjavik, Helsinki, Oslo, Tallinn, Stockholm, Riga, Moscow, Copenhagen, Vilnius, Minsk, Dublin, Berlin, Amsterdam, Warsaw, London, Brussels, "
     "Prague, Luxembourg, Paris, Vienna, Bratislava, Budapest, Vaduz, Chișinău, Bern, Ljubljana, Zagreb"
 )
-AFRICA = [f"{letter}{number:02}" for letter in "YXWVUTSRQPONM" for number in (3, 2, 1, 0)]
+COUNTRIES = (
+    "Zimbabwe;Zambia;Uganda;Tunisia;Togo;The Gambia;Tanzania;Sudan;South Sudan;South Africa;Somalia;Sierra Leone;Seychelles;Senegal;"
+    "São Tomé and Príncipe;Rwanda;Nigeria;Niger;Namibia;Mozambique;Morocco;Mauritius;Mauritania;Mali;Malawi;Madagascar;Libya;Liberia;Lesotho;"
+    "Kenya;Ivory Coast;Guinea-Bissau;Guinea;Ghana;Gabon;Ethiopia;Eswatini;Eritrea;Equatorial Guinea;Egypt;Djibouti;"
+    "Democratic Republic of the Congo;Congo;Comoros;Chad;Central African Republic;Cape Verde;Cameroon;Burundi;Burkina Faso;Botswana;Benin;Angola;"
+    "Algeria"
+)
+AFRICA = COUNTRIES.split(";")
 QUESTIONS = "\n".join(
     "\n".join([f"Question {n}: Who painted it{', and why' * n}?", *(f"{letter}) Ada" for letter in "ABCDE")]) for n in range(1, 5)
 )
@@ -29,9 +36,13 @@ CASES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
         ["a b b c c c d d d d d e e e e e e", "a a b b c c c d d d d d e e e e e e e"],
     ),
     "count:numbers": ({"N": 2}, ["It took 1,200 days and 3.5 nights."], ["It took 3.", "1 2 3"]),
-    "count:person_names": ({"N": 2}, ["Emma met Liam."], ["Emma met Emma.", "emma met liam"]),
-    "count:pronouns": ({"N": 3}, ["She gave it to him."], ["She gave moss to Ada."]),
-    "count:punctuation": ({}, ["Ada, Bo; Cy: no! Yes? What?! End."], ["Ada, Bo; Cy: no! Yes? End.", "Ada Bo; Cy: no! Yes? What?! End."]),
+    "count:person_names": ({"N": 2}, ["Emma met Liam.", "Emma's fern, Liam\u2019s moss"], ["Emma met Emma.", "emma met liam"]),
+    "count:pronouns": ({"N": 3}, ["She gave it to him.", "I'm sure it\u2019s mine."], ["She gave moss to Ada."]),
+    "count:punctuation": (
+        {},
+        ["Ada, Bo; Cy: no! Yes? What?! End.", "Ada, Bo; Cy: what?! Who?! End."],
+        ["Ada, Bo; Cy: no! Yes? End.", "Ada Bo; Cy: no! Yes? What?! End."],
+    ),
     "count:unique_word_count": ({"N": 3}, ["one two three"], ["one One two"]),
     "count:word_count_range": ({"min_words": 2, "max_words": 3}, ["a b", "a b - c"], ["a", "a b c d"]),
     "count:words_japanese": ({"N": 2}, ["a 猫 b いぬ"], ["a 猫 b dog", "猫"]),
@@ -61,8 +72,13 @@ CASES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "custom:multiples": ({}, ["14, 21, 28, 35, 42, 49"], ["7 14 21 28 35 42 49", "14, 21"]),
     "custom:reverse_newline": (
         {},
-        ["\n".join(["Zimbabwe", "Zambia", *AFRICA])],
-        ["\n".join(["Zambia", "Zimbabwe", *AFRICA]), "Zimbabwe\nZambia"],
+        ["\n".join(AFRICA), "\n".join(f"- {name}" for name in AFRICA)],
+        [
+            "\n".join([AFRICA[1], AFRICA[0], *AFRICA[2:]]),
+            "\n".join([*AFRICA, AFRICA[-1]]),
+            "\n".join(name.replace("Kenya", "Kent") for name in AFRICA),
+            "Zimbabwe\nZambia",
+        ],
     ),
     "custom:sentence_alphabet": (
         {},
@@ -70,11 +86,15 @@ CASES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
         [" ".join(f"{letter}s came." for letter in "ABCDEFGHIJKLMNOPQRSTUVWXZY")],
     ),
     "custom:word_reverse": ({}, ["eagle bald the is It"], ["It is the bald eagle"]),
-    "format:emoji": ({}, ["A fern 🌿. Moss? 🌱 Ivy! ☘️", "A fern 🌿"], ["A fern. Moss 🌱.", "A fern", ""]),
+    "format:emoji": ({}, ["A fern 🌿. Moss? 🌱 Ivy! ☘️", "A fern 🌿"], ["A fern. Moss 🌱.", "A fern", "", 'A fern 🌿. "Moss." Ivy 🌱.']),
     "format:line_indent": ({}, ["a\n b\n\n  c"], ["a\nb", "a"]),
     "format:list": ({"sep": "!?!?"}, ["!?!? a\n!?!? b"], ["!?!? a", "- a\n- b"]),
     "format:newline": ({}, ["one\ntwo\n\nthree"], ["one two\nthree"]),
-    "format:no_bullets_bullets": ({}, ["One. Two.\n* a\n* b"], ["One.\n* a\n* b", "One. Two.\n* a", "* a\n* b\nOne. Two."]),
+    "format:no_bullets_bullets": (
+        {},
+        ["One. Two.\n* a\n* b", "**Moss**\nOne. Two.\n* a\n* b"],
+        ["One. Two.\n**a**\n**b**", "One.\n* a\n* b", "One. Two.\n* a", "* a\n* b\nOne. Two."],
+    ),
     "format:no_whitespace": ({}, ["Not-all-classes"], ["Not all"]),
     "format:options": ({"options": "yes/no/maybe"}, ["Maybe."], ["Yes or no", "perhaps"]),
     "format:output_template": (
@@ -85,7 +105,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "format:parentheses": ({}, ["(a [b {c (d [e])}])"], ["(((( a ))))", "((((( a", "([)]{{{}}}"]),
     "format:quote_unquote": ({}, ['"Cold" means numb, and “hot” means alive.'], ['"Cold" "hot" means', 'He said "cold"', "No quote"]),
     "format:quotes": ({}, ['"He said \'she said "no" to it\' again"'], ["\"He said 'no' again\"", '"a \'b "c']),
-    "format:sub-bullets": ({}, ["* a\n- b\n* c\n  - d"], ["* a\n* b\n- c", "- a"]),
+    "format:sub-bullets": ({}, ["* a\n- b\n* c\n  - d"], ["* a\n* b\n- c", "- a", "* a\n---\n* b\n---"]),
     "format:thesis": (
         {},
         ["<i>Ferns win.</i>\nThey do.\n\n<em>Moss too.</em> It does."],
@@ -96,7 +116,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "ratio:sentence_balance": ({}, ["Yes. No? Oh!"], ["Yes. No?", "Yes. No. Oh!"]),
     "ratio:sentence_type": ({}, ["Yes. No. Why?"], ["Yes. Why?", "Yes. No."]),
     "ratio:sentence_words": ({}, ["Ada sat. Bob ran. Cyd ate."], ["Ada sat. Ada ran. Cyd ate.", "Ada sat. Bob ran fast. Cyd ate."]),
-    "ratio:stop_words": ({"percentage": 50}, ["the fern"], ["the fern is", ""]),
+    "ratio:stop_words": ({"percentage": 50}, ["the fern"], ["the fern is", "the fern doesn't", ""]),
     "repeat:repeat_change": (
         {"prompt_to_repeat": "Write a poem now."},
         ["Draft a poem now."],
@@ -120,14 +140,14 @@ CASES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     ),
     "words:last_first": ({}, ["I saw a fern. Fern fronds grew. Grew they did."], ["I saw a fern. It grew.", "One."]),
     "words:no_consecutive": ({}, ["Ferns grow here"], ["Ferns find shade", ""]),
-    "words:odd_even_syllables": ({}, ["cat water dog"], ["cat dog"]),
+    "words:odd_even_syllables": ({}, ["cat water dog"], ["cat dog", "cat don't water"]),
     "words:palindrome": (
         {},
         ["level radar civic kayak refer rotor madam tenet solos stats"],
         ["level level level level level level level level level level", "wow noon"],
     ),
     "words:paragraph_last_first": ({}, ["Ferns love other ferns.\n\nMoss is moss"], ["Ferns love moss.", "Ferns"]),
-    "words:prime_lengths": ({}, ["an elf walks"], ["an elf runs"]),
+    "words:prime_lengths": ({}, ["an elf walks", "it's an elf"], ["an elf runs", "an elf don't"]),
     "words:repeats": ({"small_n": 2}, ["no no yes"], ["no No no"]),
     "words:start_verb": ({}, ["Imagine a fern.", "Running is fun"], ["A fern.", ""]),
     "words:vowel": ({}, ["A fern is in"], ["A fern is on", "A\nb"]),
@@ -179,7 +199,7 @@ def test_each_module_hears_of_its_own_reply_and_the_score_is_the_last_ones() -> 
 def test_sentences_words_and_verbs() -> None:
     assert sentences("Dr. no\n\n- a list\n“Really?!” Yes 🌿") == ["Dr.", "no", "- a list", "“Really?!”", "Yes 🌿"]
     assert words("") == []
-    assert not any(map(is_verb, ("fern", "of", "beautiful", "s")))
+    assert not any(map(is_verb, ("fern", "of", "beautiful", "s", "bed")))
     assert all(map(is_verb, ("tries", "stopped", "uses", "Let's", "is")))
 
 

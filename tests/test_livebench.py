@@ -36,6 +36,7 @@ def row(task: str, subtask: str, answer: str, question: str = AMC) -> gl.Example
         ("The value is 13\\sqrt{2}", 0, "Wrong"),
         ("Let me think.\nAnswer: (C)", 1, "on the last line"),
         ("<think>CCCCC</think> no idea", 0, "no letter in the form"),
+        (r"The value is $3 \sqrt{2}1$.", 0, "Wrong"),
         ("It may be C or D", 0, "the right option is C"),
         ("", 0, "CCCCC"),
     ],
@@ -47,11 +48,24 @@ def test_multiple_choice_is_looked_for_in_five_ways(judge: Any, reply: str, scor
 
 @pytest.mark.parametrize(
     ("reply", "score", "words"),
-    [("so 025", 1, "Right"), ("025 is it. " + "x" * 60, 0, "stands earlier"), ("25", 0, "should end with 025")],
+    [
+        ("so 025", 1, "Right"),
+        ("025 is it. " + "x" * 60, 0, "stands earlier"),
+        ("25", 0, "should end with 025"),
+        ("so 2025", 0, "should end"),
+    ],
 )
 def test_aime_numbers_stand_at_the_end(judge: Any, reply: str, score: float, words: str) -> None:
     found = judge(row("math_comp", "aime_i_2024", "025"), {"answer": reply})
     assert (found.score, words in found.text) == (score, True), found.text
+
+
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [("(A) 1 (B) 15", "It is 1.5"), ("(A) 1 (B) 15", "It is 3.15"), (r"(A) 1 (B) \frac{1}{23}", r"It is \frac{12}{3}")],
+)
+def test_another_number_of_the_same_digits_is_no_options_value(judge: Any, question: str, reply: str) -> None:
+    assert judge(row("math_comp", "smc", "B", question), {"answer": reply}).score == 0
 
 
 def test_a_proofs_order_is_read_after_the_last_answer(judge: Any) -> None:
@@ -78,6 +92,9 @@ def test_a_proofs_order_is_read_after_the_last_answer(judge: Any) -> None:
         ("amps_hard_gcd", "8", "it is $8$", 1, "Right"),
         ("amps_hard_gcd", "8", "it is $9$", 0, r"in a \boxed{}"),
         ("amps_hard_gcd", "8", r"\boxed{}", 0, "Wrong"),
+        ("amps_hard_gcd", "15", r"\boxed{1.5}", 0, "Wrong"),
+        ("amps_hard_mean", r"\frac{1}{23}", r"\boxed{\frac{12}{3}}", 0, "Wrong"),
+        ("amps_hard_mean", r"\frac{1}{23}", r"\boxed{ \frac{1}{23} }", 1, "Right"),
         ("amps_hard_variance", r"\frac{1877}{10}", "187.7", 1, "equals"),
     ],
 )
