@@ -150,10 +150,14 @@ def run_cell(cell: Cell, lm: RememberingLM, results: Path = RESULTS, command: st
         "session_seconds": round(time.perf_counter() - begun, 1),
         **found,
     }
-    file = cell.file(results)
+    keep(cell.file(results), found)
+    return found
+
+
+def keep(file: Path, found: Mapping[str, Any]) -> None:
+    """Write a result as JSON; its folder is made."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(jsonable(found), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    return found
 
 
 def surroundings(model: str) -> dict[str, Any]:

@@ -64,9 +64,18 @@ def load(name: str) -> list[dict[str, Any]]:
     """
     if name not in DATA_SETS:
         raise UsageError(f"no data set {name!r}; there are {', '.join(DATA_SETS)}.")
-    path = data_folder() / DATA_SETS[name].file
+    return read(DATA_SETS[name].file)
+
+
+def read(file: str) -> list[dict[str, Any]]:
+    """All rows of a file of the folder: JSON lines, as they are or compressed by gzip.
+
+    Raises:
+        UsageError: it is not in the folder.
+    """
+    path = data_folder() / file
     if not path.is_file():
-        raise UsageError(f"{name}: there is no {path}. Set GEPA_LITE_DATA to the folder that holds {DATA_SETS[name].file}.")
+        raise UsageError(f"there is no {path}. Set GEPA_LITE_DATA to the folder that holds {file}.")
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     return [json.loads(line) for line in text.split("\n") if line]

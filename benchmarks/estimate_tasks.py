@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gepa_lite as gl
+from benchmarks import data_sets, local_tasks
 from gepa_lite.demo.task import Fernpost, demo_settings, load_splits
-
-DATA = Path(os.environ.get("GEPA_LITE_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
-"""The folder of the public data sets; what is not there is left out."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +18,7 @@ class Task:
     Attributes:
         name: of the piece.
         program: the program's class.
-        file: the data set's, under ``DATA``; None for the demo's.
+        file: the data set's, in the folder of the public data sets; None for the demo's.
         sizes: training and validation examples.
         budget: of the run.
         search: its rules.
@@ -43,11 +37,9 @@ class Task:
         if self.file is None:
             learn, compare, _ = load_splits()
             return learn[:train], compare[:validation]
-        path = DATA / self.file
-        if not path.exists():
+        if not (data_sets.data_folder() / self.file).is_file():
             return None
-        text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
-        rows = [row for row in map(json.loads, text.splitlines()) if row["split"] == "train"]
+        rows = [row for row in data_sets.read(self.file) if row["split"] == "train"]
         return [_plain(row) for row in rows[:train]], [_plain(row) for row in rows[train : train + validation]]
 
 
@@ -55,18 +47,8 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key in ("text", "label", "question", "answer", "solution")}
 
 
-class Question(gl.Program):
+class Question(local_tasks.Question):
     """Say what kind of thing a question asks for."""
-
-    kind = gl.Module(
-        "text -> label: Literal['Description', 'Entity', 'Abbreviation', 'Human', 'Location', 'Number']",
-        "Label the question.",
-        max_tokens=8,
-        temperature=0.0,
-    )
-
-    def forward(self, text: str) -> gl.Outputs:
-        return self.kind(text=text)
 
     def feedback(self, example: gl.Example, output: gl.Outputs) -> gl.Feedback:
         return _labelled(example, output.label)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import gepa_lite as gl
+from benchmarks.data_sets import data_folder, read
 from gepa_lite.adapters.native import NativeProgram
 from gepa_lite.core.contract import Contracts
 from gepa_lite.core.example import Example, make_example
 from gepa_lite.search.gate import Gate, open_gate
 from gepa_lite.testing import ScriptedLM
 
-DATA = Path(os.environ.get("GEPA_LITE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 Splits = Mapping[str, Sequence[Example]]
 
 
@@ -59,15 +54,9 @@ def open_task_gate(program: gl.Program, splits: Splits) -> Gate:
     return open_gate(Contracts(), gl.Search(), splits, native.prompts, told)
 
 
-def _rows(file: str) -> list[dict[str, Any]]:
-    path = DATA / file
-    data = path.read_bytes()
-    return [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8").splitlines()]
-
-
 def _splits(file: str, text: str, labels: Sequence[str]) -> Splits:
     found: dict[str, list[Example]] = {"train": [], "validation": [], "test": []}
-    for row in _rows(file):
+    for row in read(file):
         split = {"val": "validation"}.get(row["split"], row["split"])
         if split in found:
             found[split].append(make_example({name: row[name] for name in (text, *labels)}, [text], [], file))
@@ -80,7 +69,7 @@ def _splits(file: str, text: str, labels: Sequence[str]) -> Splits:
 def data_sets() -> list[Set]:
     """All of them; the rules of the guard were made with the first five at hand, and tried on the others afterwards."""
     outputs = {name: _classes(name) for name in ("trec", "banking77", "agnews", "sst5")}
-    baseline = (DATA / "facility/baseline_prompt.txt").read_text("utf-8")
+    baseline = (data_folder() / "facility/baseline_prompt.txt").read_text("utf-8")
     solved = _splits("math/gsm8k.jsonl.gz", "question", ["solution", "answer"])
     private = _splits("pupa/pupa.jsonl.gz", "user_query", ["pii_units", "target_response"])
     talks = _splits("gen/samsum.jsonl.gz", "dialogue", ["summary"])
@@ -99,6 +88,6 @@ def data_sets() -> list[Set]:
 
 
 def _classes(name: str) -> dict[str, str]:
-    file = next(path for path in (DATA / "cls").iterdir() if path.name.startswith(f"{name}.jsonl"))
-    labels = sorted({row["label"] for row in _rows(f"cls/{file.name}")})
+    file = next(path for path in (data_folder() / "cls").iterdir() if path.name.startswith(f"{name}.jsonl"))
+    labels = sorted({row["label"] for row in read(f"cls/{file.name}")})
     return {"labels as a type": f"label: Literal[{', '.join(map(repr, labels))}]", "labels unnamed": "label"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from benchmarks.data_sets import data_folder, load
@@ -16,34 +16,6 @@ Splits = dict[str, Rows]
 SIZES = {"train": 50, "validation": 30, "curve": 30, "test": 100}
 """Examples of each split, at most."""
 
-TRANSFERS = (
-    "pending_transfer",
-    "transfer_timing",
-    "transfer_not_received_by_recipient",
-    "failed_transfer",
-    "declined_transfer",
-    "beneficiary_not_allowed",
-    "cancel_transfer",
-    "balance_not_updated_after_bank_transfer",
-    "transfer_fee_charged",
-    "transfer_into_account",
-)
-"""The ten intents of BANKING77 that are about transfers, which are easily confused."""
-
-CARDS = (
-    "card_arrival",
-    "card_delivery_estimate",
-    "card_linking",
-    "activate_my_card",
-    "card_about_to_expire",
-    "order_physical_card",
-    "getting_spare_card",
-    "lost_or_stolen_card",
-    "compromised_card",
-    "card_not_working",
-)
-"""Ten intents about cards."""
-
 _SCHEMA_CHARS = 800
 _QUERY_CHARS = 130
 
@@ -53,7 +25,7 @@ def trec() -> Splits:
     return _cut(_parts("trec-local", ("text", "label")))
 
 
-def banking(labels: Sequence[str]) -> Splits:
+def banking(labels: Collection[str]) -> Splits:
     """Customers' messages with some of the 77 intents: ``text``, ``label``."""
     return _cut(_parts("banking77-local", ("text", "label"), lambda row: row["label"] in labels))
 

@@ -5,7 +5,7 @@ Each starts from a naive sentence, and has a prompt written by hand by someone w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,6 +23,38 @@ from benchmarks.data_sets import data_folder
 from benchmarks.local_data import Splits
 from gepa_lite.demo.task import Fernpost, house_rules
 from gepa_lite.errors import UsageError
+
+_TRANSFERS = {
+    "pending_transfer": "a transfer is shown as pending, the sender asks why",
+    "transfer_timing": "asks beforehand how long transfers take",
+    "transfer_not_received_by_recipient": "was sent, and the other person does not have it",
+    "failed_transfer": "the transfer did not work, with an error or without",
+    "declined_transfer": "the transfer was declined or rejected",
+    "beneficiary_not_allowed": "the app says that this recipient is not allowed",
+    "cancel_transfer": "wants to stop, revert or undo a transfer, e.g. to the wrong account",
+    "balance_not_updated_after_bank_transfer": "paid into the own account by transfer, and the balance has not changed",
+    "transfer_fee_charged": "a fee was charged for a transfer",
+    "transfer_into_account": "asks how to move money into the own account",
+}
+"""The ten intents of BANKING77 that are about transfers, which are easily confused, in words."""
+
+_CARDS = {
+    "card_arrival": "ordered a card, it has not come yet",
+    "card_delivery_estimate": "asks how long delivery takes or when a card can come",
+    "card_linking": "wants to add a card that is at hand, or was found again, to the app",
+    "activate_my_card": "wants to activate a new card, or that fails",
+    "card_about_to_expire": "the card expires or has expired, wants a new one",
+    "order_physical_card": "asks how to get or order a plastic card",
+    "getting_spare_card": "wants a second card, for the own account or for another person",
+    "lost_or_stolen_card": "the card is lost, missing or stolen",
+    "compromised_card": "someone else uses the card or knows its data",
+    "card_not_working": "the card does not work or is broken",
+}
+"""Ten intents about cards."""
+
+
+def _intent(labels: Iterable[str]) -> gl.Module:
+    return gl.Module(f"text -> label: Literal[{', '.join(map(repr, labels))}]", "Label the message.", max_tokens=16, temperature=0.0)
 
 
 class Question(gl.Program):
@@ -43,25 +75,17 @@ class Question(gl.Program):
 class Transfers(gl.Program):
     """Say what a bank's customer writes about transfers."""
 
-    intent = gl.Module(
-        f"text -> label: Literal[{', '.join(map(repr, local_data.TRANSFERS))}]", "Label the message.", max_tokens=16, temperature=0.0
-    )
+    intent = _intent(_TRANSFERS)
 
     def forward(self, text: str) -> gl.Outputs:
         """Label one message."""
         return self.intent(text=text)
 
 
-class Cards(gl.Program):
+class Cards(Transfers):
     """Say what a bank's customer writes about cards."""
 
-    intent = gl.Module(
-        f"text -> label: Literal[{', '.join(map(repr, local_data.CARDS))}]", "Label the message.", max_tokens=16, temperature=0.0
-    )
-
-    def forward(self, text: str) -> gl.Outputs:
-        """Label one message."""
-        return self.intent(text=text)
+    intent = _intent(_CARDS)
 
 
 class Email(gl.Program):
@@ -146,30 +170,6 @@ _KINDS = {
     "Location": "a place: a city, a country, a state, a mountain, an address",
     "Number": "a number: a count, a date, a year, a price, a distance, a speed, an age, a percentage, a code",
 }
-_TRANSFERS = {
-    "pending_transfer": "a transfer is shown as pending, the sender asks why",
-    "transfer_timing": "asks beforehand how long transfers take",
-    "transfer_not_received_by_recipient": "was sent, and the other person does not have it",
-    "failed_transfer": "the transfer did not work, with an error or without",
-    "declined_transfer": "the transfer was declined or rejected",
-    "beneficiary_not_allowed": "the app says that this recipient is not allowed",
-    "cancel_transfer": "wants to stop, revert or undo a transfer, e.g. to the wrong account",
-    "balance_not_updated_after_bank_transfer": "paid into the own account by transfer, and the balance has not changed",
-    "transfer_fee_charged": "a fee was charged for a transfer",
-    "transfer_into_account": "asks how to move money into the own account",
-}
-_CARDS = {
-    "card_arrival": "ordered a card, it has not come yet",
-    "card_delivery_estimate": "asks how long delivery takes or when a card can come",
-    "card_linking": "wants to add a card that is at hand, or was found again, to the app",
-    "activate_my_card": "wants to activate a new card, or that fails",
-    "card_about_to_expire": "the card expires or has expired, wants a new one",
-    "order_physical_card": "asks how to get or order a plastic card",
-    "getting_spare_card": "wants a second card, for the own account or for another person",
-    "lost_or_stolen_card": "the card is lost, missing or stolen",
-    "compromised_card": "someone else uses the card or knows its data",
-    "card_not_working": "the card does not work or is broken",
-}
 _URGENCY = {
     "low": "a question or praise, no hurry",
     "medium": "a problem that should be solved soon, work goes on",
@@ -211,14 +211,14 @@ _ALL = (
     LocalTask(
         "banking-transfers-local",
         Transfers,
-        partial(local_data.banking, local_data.TRANSFERS),
+        partial(local_data.banking, _TRANSFERS),
         choice("label", meanings=_TRANSFERS),
         {"intent": f"Say what the customer's message is about:\n{_listed(_TRANSFERS)}"},
     ),
     LocalTask(
         "banking-cards-local",
         Cards,
-        partial(local_data.banking, local_data.CARDS),
+        partial(local_data.banking, _CARDS),
         choice("label", meanings=_CARDS),
         {"intent": f"Say what the customer's message is about:\n{_listed(_CARDS)}"},
     ),

@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from benchmarks.cells import RESULTS, UNOPTIMIZED, Cell, model_slug, open_model, optimizer_of, run_cell
 from benchmarks.local_tasks import TASKS, find_task
@@ -33,7 +35,7 @@ def run(options: Options) -> Report:
     """Run the cells that are asked for."""
     own = parse(options.rest)
     if options.quick:
-        return _quick()
+        return quick()
     cells = [
         Cell(task, optimizer, seed, own.lm, own.budget)
         for seed in options.seeds
@@ -125,19 +127,16 @@ def row_of(found: dict[str, Any]) -> Row:
     return Row(label, round(figures["test"], 4), None if "seed_test" not in figures else round(figures["seed_test"], 4))
 
 
-def _quick() -> Report:
+def quick() -> Report:
+    """One cell each of four optimizers on the demo's task, on a scripted model; keeps nothing."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        lm = RememberingLM(ScriptedLM(scripted), root / "replies.db")
-        before = os.environ.get("GEPA_LITE_RUNS")
-        os.environ |= {"GEPA_LITE_RUNS": str(root / "runs"), "GEPA_LITE_PROGRESS": "0"}
-        try:
-            found = [
-                run_cell(Cell("fernpost-local", name, 0, "scripted", 100), lm, root) for name in ("seed", "gepa_lite", "gepa", "best_of_n")
-            ]
-        finally:
-            lm.close()
-            os.environ.pop("GEPA_LITE_RUNS") if before is None else os.environ.update(GEPA_LITE_RUNS=before)
+        cells = [Cell("fernpost-local", name, 0, "scripted", 100) for name in ("seed", "gepa_lite", "gepa", "best_of_n")]
+        with (
+            contextlib.closing(RememberingLM(ScriptedLM(scripted), root / "replies.db")) as lm,
+            mock.patch.dict(os.environ, GEPA_LITE_RUNS=str(root / "runs"), GEPA_LITE_PROGRESS="0"),
+        ):
+            found = [run_cell(cell, lm, root) for cell in cells]
     return Report("run", [row_of(each) for each in found], n=len(found), seeds=(0,), model=model_slug("scripted"))
 
 

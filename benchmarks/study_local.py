@@ -22,12 +22,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
+from unittest import mock
 
 from gepa_lite.feedback.degrees import Degree, degrade
 
 import gepa_lite as gl
 from benchmarks import cells, study_pages
-from benchmarks.cells import Cell, model_slug, surroundings
+from benchmarks.cells import SLOTS, Cell, keep, model_slug, surroundings
 from benchmarks.local_tasks import find_task
 from benchmarks.replies import RememberingLM
 from benchmarks.report import Options, Report, Row
@@ -35,14 +36,12 @@ from benchmarks.run import MODEL, scripted
 from benchmarks.search_tables import markdown
 from benchmarks.study_runs import RESULTS
 from gepa_lite.adapters.adapt import adapt
-from gepa_lite.core.ids import jsonable
 from gepa_lite.errors import RunError, UsageError
 from gepa_lite.search.verdict import compare
 from gepa_lite.store.folders import runs_root
 from gepa_lite.testing import ScriptedLM
 
 DEGREES: tuple[Degree, ...] = get_args(Degree)
-_WORKERS = 8
 _OPTIMIZER = "gepa_lite"
 Open = Callable[[str], RememberingLM]
 
@@ -202,7 +201,7 @@ def _degree_cell(plan: Plan, model: str, name: str, degree: Degree, seed: int) -
         feedback=degrade(task.feedback or adapt(program).judged_by(None), degree),
         budget=gl.Budget(rollouts=plan.budget + 2 * len(splits["test"])),
         seed=seed,
-        workers=_WORKERS,
+        workers=SLOTS,
         run=runs_root() / "bench" / model_slug(model) / f"{name}-{plan.budget}-feedback" / f"{degree}-{seed}",
     )
     if not result.finished:
@@ -224,7 +223,7 @@ def _degree_cell(plan: Plan, model: str, name: str, degree: Degree, seed: int) -
         "rollouts": result.costs.logical.rollouts,
         "prompts": result.winner_prompts,
     }
-    _keep(file, found)
+    keep(file, found)
     return found
 
 
@@ -244,9 +243,9 @@ def _moved(plan: Plan, name: str, seed: int, winner: Mapping[str, Any], target: 
         return list(kept["values"])
     task = find_task(name)
     program = adapt(task.program(lm=plan.model(target))).with_prompts(winner["prompts"]).deliverable
-    scored = gl.evaluate(program, task.splits()["test"], feedback=task.feedback, workers=_WORKERS)
+    scored = gl.evaluate(program, task.splits()["test"], feedback=task.feedback, workers=SLOTS)
     values = [rollout.value for rollout in scored.rollouts]
-    _keep(
+    keep(
         file,
         {
             "task": name,
@@ -259,11 +258,6 @@ def _moved(plan: Plan, name: str, seed: int, winner: Mapping[str, Any], target: 
         },
     )
     return values
-
-
-def _keep(file: Path, found: Mapping[str, Any]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(jsonable(found), ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
 def _paired(base: Mapping[Any, Mapping[str, Any]], other: Mapping[Any, Mapping[str, Any]]) -> dict[str, float]:
@@ -290,18 +284,15 @@ def _publish(plan: Plan, study: str, tables: str) -> None:
 @contextmanager
 def _scripted() -> Iterator[Plan]:
     """The demo's task on two scripted models, in a folder that vanishes."""
-    before = os.environ.get("GEPA_LITE_RUNS")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, GEPA_LITE_RUNS=f"{folder}/runs"):
         root, opened = Path(folder), []
 
         def open_one(name: str) -> RememberingLM:
             opened.append(RememberingLM(ScriptedLM(scripted, name=name), root / f"{name}.db"))
             return opened[-1]
 
-        os.environ["GEPA_LITE_RUNS"] = str(root / "runs")
         try:
             yield Plan(("fernpost-local",), ("scripted-a", "scripted-b"), (0,), 100, root / "results", root / "cells", open_one, None)
         finally:
             for lm in opened:
                 lm.close()
-            os.environ.pop("GEPA_LITE_RUNS") if before is None else os.environ.update(GEPA_LITE_RUNS=before)

@@ -15,6 +15,7 @@ from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.seeds import stream
 from gepa_lite.testing import LANDSCAPES, Landscape, run_landscape
+from gepa_lite.testing.landscape_search import LANDSCAPE_TEMPLATE
 from gepa_lite.testing.landscape_words import FILLERS, sentences_of
 from gepa_lite.testing.landscapes import Reading, uniform
 
@@ -28,17 +29,14 @@ _FILLERS = 6
 _LATE = 0.6
 _READ = 4
 
-LATE_TEMPLATE = """\
-The prompt belongs to the step "{{ module }}":
-<current>
-{{ prompt }}
-</current>
-{% for lesson in lessons %}
-Review: {{ lesson.feedback }}
+LATE_TEMPLATE = (
+    LANDSCAPE_TEMPLATE.removesuffix("{% endfor %}")
+    + """\
 {% for call in lesson.context if call.review %}
 Review: {{ call.review }}
 {% endfor %}
 {% endfor %}"""
+)
 """The lines that the simulated reflection model reads, with the reviews of the steps around."""
 
 

@@ -1,7 +1,7 @@
 """The local suite, in pieces: ``python -m benchmarks suite --minutes 60 [--seeds 0,1,2]`` runs the cells that are still missing, as many as there is time for.
 
 The naive prompts, our search and upstream's on every task with the first seed, the prompts written by hand, then seed by seed, then the other optimizers. A cell that was interrupted goes on; each
-result is kept as it ends.
+result is kept as it ends. ``--quick`` is that of ``python -m benchmarks run``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.cells import RESULTS, UNOPTIMIZED, Cell
 from benchmarks.local_tasks import SUITE
 from benchmarks.report import Options, Report
-from benchmarks.run import BUDGET, MODEL, check, row_of, run_all
+from benchmarks.run import BUDGET, MODEL, check, quick, row_of, run_all
 
 FIRST, LATER = ("gepa_lite", "gepa"), ("best_of_n", "few_shot", "random_rewrite", "gepa_lite:paper")
 
@@ -30,6 +30,8 @@ def run(options: Options) -> Report:
     parser.add_argument("--budget", type=int, default=BUDGET)
     parser.add_argument("--results", type=Path, default=RESULTS)
     own = parser.parse_args(options.rest)
+    if options.quick:
+        return quick()
     seeds = options.seeds if options.seeds != (0,) else (0, 1, 2)
     first, others = ([name for name in text.split(",") if name] for text in (own.optimizers, own.others))
     cells = list(ordered(own.tasks.split(","), first, others, seeds, own.lm, own.budget))

@@ -15,7 +15,7 @@ from benchmarks.cells import SETTINGS, Cell, optimizer_of, run_cell
 from benchmarks.data_sets import data_folder
 from benchmarks.local_data import SIZES
 from benchmarks.replies import RememberingLM
-from benchmarks.report import Options
+from benchmarks.report import Options, Report
 from benchmarks.run import MODEL, command_of, run, run_all, scripted
 from gepa_lite.adapters.adapt import adapt
 from gepa_lite.errors import UsageError
@@ -208,6 +208,13 @@ def test_the_suite_runs_both_searches_on_every_task_before_a_second_seed() -> No
     assert names[6:9] == ["a by_hand 0", "b by_hand 0", "a gepa_lite 1"]
     assert names[12:] == ["a few_shot 0", "b few_shot 0", "a few_shot 1", "b few_shot 1"]
     assert len(set(names)) == len(names)
+
+
+def test_a_quick_suite_starts_no_real_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Report("run", [], 0)
+    monkeypatch.setattr(suite, "quick", lambda: told)
+    monkeypatch.setattr(suite, "run_all", lambda *given: pytest.fail("it ran the suite's cells"))
+    assert suite.run(Options(quick=True)) is told
 
 
 @pytest.mark.parametrize("name", list(local_tasks.TASKS))

@@ -138,7 +138,13 @@ def test_each_study_has_its_page_its_plot_and_its_result(name: str) -> None:
     found = json.loads((study_runs.RESULTS / f"{name}.json").read_text())
     assert found["n"] >= 12
     kept = json.loads((study_runs.RESULTS / f"{study.STUDIES[name].cells}-cells.json").read_text())
-    assert kept["rules"] == {variant: one.words for variant, one in study.STUDIES[name].variants.items()}
+    own = study.STUDIES[name]
+    assert kept["rules"] == {variant: one.words for variant, one in own.variants.items()}
+    cells = Cells(study_runs.RESULTS / f"{own.cells}-cells.json", own.variants, own.rollouts)
+    scores = {variant: {task: cells.scores(variant, task, own.seeds, own.rollouts) for task in own.tasks} for variant in own.variants}
+    _, told, tables = own.conclude(scores, None)
+    assert tables in page, "the page's tables are those of the kept cells"
+    assert json.loads(json.dumps(told)) == {key: found[key] for key in told}
 
 
 def test_a_page_keeps_the_words_around_its_tables(tmp_path: Path) -> None:
