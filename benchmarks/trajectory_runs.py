@@ -9,25 +9,18 @@ from typing import Any
 
 from gepa_lite import Budget, Search
 from gepa_lite.core.call import Message
-from gepa_lite.core.contract import Contracts
-from gepa_lite.core.events import Event, RunStarted
-from gepa_lite.core.ids import jsonable
+from gepa_lite.core.events import Event
 from gepa_lite.insight.distance import TextSpace
 from gepa_lite.insight.generations import TextCourse
 from gepa_lite.insight.measures import Measures, measures_of
 from gepa_lite.insight.trail import Trail as Course
 from gepa_lite.lm.protocol import Completion
-from gepa_lite.search.gate import Gate
-from gepa_lite.search.loop import search_loop
-from gepa_lite.search.ports import ProgramFacts
 from gepa_lite.search.state import RunState
-from gepa_lite.search.step import Course as Rules
-from gepa_lite.search.trail import follow
 from gepa_lite.store.browse import EventRow
 from gepa_lite.store.codec import encode_event
 from gepa_lite.testing import Landscape, landscape
 from gepa_lite.testing.landscape_reflector import Reflector
-from gepa_lite.testing.landscape_search import LANDSCAPE_TEMPLATE, LandscapePorts
+from gepa_lite.testing.landscape_search import LANDSCAPE_TEMPLATE, LandscapePorts, search_by
 
 MODELS: Mapping[str, Reflector] = {
     "sharp": Reflector(find=0.75, garble=0.05, overfit=0.02, miss=0.1, lose=0.01, most=2),
@@ -104,10 +97,7 @@ def play(name: str, shares: Mapping[str, float], habits: Mapping[str, Reflector]
     land = next(iter(lands.values()))
     search = Search(seed=seed, reflection_template=LANDSCAPE_TEMPLATE)
     ports = Recorded(lands, shares, seed)
-    train, validation = (tuple(example.id for example in examples) for examples in (land.train, land.validation))
-    started = RunStarted({"search": jsonable(search.fingerprint())}, land.seed_texts, train, validation, (), Budget(rollouts=rollouts))
-    facts = ProgramFacts("", dict.fromkeys(land.modules, "message -> result"), Gate(Contracts(max_tokens=search.max_prompt_tokens)))
-    search_loop(follow([started], search), Rules(search, facts, ports))
+    started, _ = search_by(ports, land, search, Budget(rollouts=rollouts))
     course = course_of([started, *ports.events])
     found = measures_of(TextCourse(course, TextSpace(land.modules)))
     return Recording(found, ports.curve[-1][1] / land.attainable, ports.curve[0][1] / land.attainable)

@@ -105,7 +105,7 @@ def _choice(reply: str, gold: str, question: str) -> Feedback:
     ways = {
         "in a <solution> tag": bool(tagged) and _letter(tagged[-1]) == gold,
         "four times in a row": bool(runs) and runs[-1] == gold,
-        "boxed": inside is not None and _letter(inside) == gold,
+        "boxed": inside is not None and _in_box(inside, gold, value),
         "by its value at the end": _ends_with(_bare(last), value),
         "on the last line": _letter(last) == gold,
     }
@@ -123,6 +123,12 @@ def _letter(text: str) -> str:
     """The only letter that a text gives, alone, repeated, or as an option in brackets; "" where there is none."""
     plain = re.sub(r"\\(?:textbf|text|mathrm|boxed)|[{}$().*:\s]|answer|the|is|option", "", text, flags=re.IGNORECASE)
     return plain[0].upper() if plain and len(set(plain.upper())) == 1 and plain.isalpha() else ""
+
+
+def _in_box(inside: str, gold: str, value: str) -> bool:
+    """Whether a box holds the letter, the letter with what it stands for, or that alone."""
+    bare = _bare(inside)
+    return _letter(inside) == gold or bare.startswith(f"({gold})") or bare == value != ""
 
 
 def _value(question: str, letter: str) -> str:

@@ -81,12 +81,8 @@ def test_pupas_score_is_half_quality_and_half_what_was_kept() -> None:
         assert found.score == (quality + 1 - leaked / 2) / 2
 
 
-def test_a19_published_counts_add_up() -> None:
-    assert 500 * 4 * 12 == 24_000
+def test_a19_our_budgets_have_the_published_mean() -> None:
     assert sum(paper_splits.BUDGETS.values()) / 6 == 3936.5
-    assert 172_997 - 16_266 == 156_731
-    assert sum((172, 47, 44, 35, 28, 24, 12, 4, 3, 2)) == 371
-    assert (15 * 8 - 1, 119 * 30, 119 * 29) == (119, 3570, 3451)
 
 
 @pytest.mark.parametrize(("batch", "epochs"), [(1, 1), (3, 3), (5, 5)])

@@ -35,7 +35,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
         ["A b, b; c c c d d d d d e e e e e e e"],
         ["a b b c c c d d d d d e e e e e e", "a a b b c c c d d d d d e e e e e e e"],
     ),
-    "count:numbers": ({"N": 2}, ["It took 1,200 days and 3.5 nights."], ["It took 3.", "1 2 3"]),
+    "count:numbers": ({"N": 2}, ["It took 1,200 days and 3.5 nights.", "1,2", "1,234,567.8 of 2"], ["It took 3.", "1 2 3"]),
     "count:person_names": ({"N": 2}, ["Emma met Liam.", "Emma's fern, Liam\u2019s moss"], ["Emma met Emma.", "emma met liam"]),
     "count:pronouns": ({"N": 3}, ["She gave it to him.", "I'm sure it\u2019s mine."], ["She gave moss to Ada."]),
     "count:punctuation": (

@@ -14,6 +14,7 @@ from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.contract import Contracts
 from gepa_lite.core.events import Event, RunStarted
 from gepa_lite.core.feedback import Feedback
+from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.lm.protocol import Completion
 from gepa_lite.search.gate import Gate
@@ -104,17 +105,16 @@ def run_landscape(land: Landscape, search: Search, budget: Budget, *, seed: int 
         # all that the simulator reads, and shorter to render than ours
         rules = dataclasses.replace(rules, reflection_template=LANDSCAPE_TEMPLATE)
     ports = LandscapePorts(land, rules.seed)
-    started = RunStarted(
-        {},
-        land.seed_texts,
-        tuple(example.id for example in land.train),
-        tuple(example.id for example in land.validation),
-        (),
-        budget,
-    )
-    facts = ProgramFacts("", dict.fromkeys(land.modules, "message -> result"), Gate(Contracts(max_tokens=rules.max_prompt_tokens)))
-    state = search_loop(follow([started], rules), Course(rules, facts, ports))
+    _, state = search_by(ports, land, rules, budget)
     return LandscapeRun(state, state.best.candidate.texts, tuple(ports.curve), land.attainable)
+
+
+def search_by(ports: LandscapePorts, land: Landscape, rules: Search, budget: Budget) -> tuple[RunStarted, RunState]:
+    """Search a landscape by ports of one's own: the event that the log starts with, and the final state."""
+    train, validation = (tuple(example.id for example in examples) for examples in (land.train, land.validation))
+    started = RunStarted({"search": jsonable(rules.fingerprint())}, land.seed_texts, train, validation, (), budget)
+    facts = ProgramFacts("", dict.fromkeys(land.modules, "message -> result"), Gate(Contracts(max_tokens=rules.max_prompt_tokens)))
+    return started, search_loop(follow([started], rules), Course(rules, facts, ports))
 
 
 class LandscapePorts:
