@@ -12,9 +12,14 @@ import gepa_lite as gl
 from gepa_lite.baselines import OPTIMIZERS, Optimizer, optimizer
 from gepa_lite.baselines.compare import Point, curve, read_seeds
 from gepa_lite.baselines.demonstrations import FewShot
+from gepa_lite.baselines.desk import Desk
 from gepa_lite.baselines.guest import KINDS
 from gepa_lite.baselines.rewriting import BestOfN
+from gepa_lite.core.call import Usage
 from gepa_lite.core.events import Event, Proposed, Stopped, Validated
+from gepa_lite.search.state import RunState
+from gepa_lite.search.step import Course
+from gepa_lite.search.trail import Trail
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.testing import ScriptedLM
 from tests.triage import answer, program, reflect, rows
@@ -246,6 +251,30 @@ def test_an_optimizer_of_ones_own_is_a_procedure(tmp_path: Path) -> None:
     mine = Optimizer("mine", gl.Search.paper(), BestOfN(n=2))
     result = mine(program(), TRAIN, VALIDATION, reflection_lm=rewriting(), budget=BUDGET, run=tmp_path / "run")
     assert result.state.started.settings["optimizer"] == {"name": "best_of_n", "n": 2}
+
+
+class Breaking:
+    """Books an update of weights, then ends as a package that raised."""
+
+    def settings(self) -> dict[str, Any]:
+        return {"name": "breaking"}
+
+    def __call__(self, trail: Trail, course: Course) -> RunState:
+        course.ports.book("training/0", Usage(1, 10, 5, 0.0), 7.0, ("training", 0))
+        return Desk(trail, course, "breaking").close("failed", "it raised")
+
+
+def test_a_comparison_says_which_search_failed_and_what_training_took(tmp_path: Path) -> None:
+    each = [optimizer("best_of_n", n=1), Optimizer("breaking", gl.Search.paper(), Breaking())]
+    found = gl.compare(program(), TRAIN, VALIDATION, reflection_lm=rewriting(), optimizers=each, budget=BUDGET, folder=tmp_path)
+    assert [(outcome.failed, outcome.training_seconds) for outcome in found.outcomes] == [(False, 0.0), (True, 7.0)]
+    lines = [line.rstrip() for line in str(found).splitlines()]
+    assert lines[0].endswith("training s")
+    assert [line.split()[-1] for line in lines[1:3]] == ["0", "7"]
+    assert lines[3] == "breaking, seed 0: it raised"
+    assert "training s" not in str(
+        gl.compare(program(), TRAIN, VALIDATION, reflection_lm=rewriting(), optimizers=each[:1], budget=BUDGET, folder=tmp_path)
+    )
 
 
 def test_upstream_gepa_may_use_the_whole_budget_and_is_ended_when_it_asks_for_nothing_new(tmp_path: Path) -> None:

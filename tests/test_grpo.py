@@ -69,16 +69,21 @@ def rollout(models: list[str], value: float | None) -> Rollout:
 
 
 def test_samples_outlive_the_process_and_a_line_that_was_cut_off(tmp_path: Path) -> None:
-    one, two = Sample((1,), (2, 3), (-0.5, -0.25)), Sample((1,), (4,), (-0.125,))
+    one, two, three = Sample((1,), (2, 3), (-0.5, -0.25)), Sample((1,), (4,), (-0.125,)), Sample((1,), (5,), (-0.5,))
     book = SampleBook(tmp_path)
     book.begin(3, 0)
     book.keep(one)
     book.begin(4, 0)
     book.keep(two)
     with (tmp_path / "4.jsonl").open("a") as file:
-        file.write("[[1], [2")
+        file.write("\n[[1], [2")
+    broken = SampleBook(tmp_path)
+    broken.load()
+    broken.begin(4, 0)
+    broken.keep(three)
     again = SampleBook(tmp_path)
     again.load()
+    assert again.episode(rollout([f"policy/x#{three.id}"], 0.5)).calls
     episode = again.episode(rollout([f"policy/x#{one.id}", "openai/judge", f"policy/x#{two.id}"], 0.5))
     assert [call.completion_ids for call in episode.calls] == [(2, 3), (4,)]
     assert [call.logprobs for call in episode.calls] == [(-0.5, -0.25), (-0.125,)]
@@ -106,7 +111,10 @@ def test_an_outage_has_no_reward_and_a_rollout_without_a_call_no_row(tmp_path: P
         {"group": 1},
         {"temperature": 0},
         {"vllm": "elsewhere"},
-        {"backend": "other"},
+        {"warmup": -1},
+        {"temperature": "hot"},
+        {"prompt_steps": 1.5},
+        {"cycles": 0},
         {"baseline": "none"},
         {"patience": 0},
         {"speed": 2},

@@ -62,10 +62,12 @@ class Outcome:
         tokens: of all roles.
         usd: None where a price is unknown.
         seconds: wall time.
+        training_seconds: of computing updates of weights: processor time on a CPU, wall time on a GPU; 0 where none are trained.
         prompt_tokens: of the winner's prompts in one run of the program, over the seed's.
         points: what it had reached when.
         run: the run's folder.
         stopped: why its search ended, in words.
+        failed: whether that was an error of another package; what it had found until then counts.
     """
 
     optimizer: str
@@ -78,15 +80,12 @@ class Outcome:
     tokens: int
     usd: float | None
     seconds: float
+    training_seconds: float
     prompt_tokens: float
     points: tuple[Point, ...]
     run: str
-    stopped: str = ""
-
-    @property
-    def failed(self) -> bool:
-        """Whether its search ended with an error of another package; what it had found until then counts."""
-        return "ended with an error of its own" in self.stopped
+    stopped: str
+    failed: bool
 
     @property
     def gain(self) -> float:
@@ -120,7 +119,7 @@ class Comparison:
         return {"tested": self.tested, "outcomes": [asdict(outcome) for outcome in self.outcomes]}
 
     def __str__(self) -> str:
-        console = Console(width=120, no_color=True, highlight=False)
+        console = Console(width=140, no_color=True, highlight=False)
         with console.capture() as captured:
             console.print(_table(self))
         failed = [f"{row.optimizer}, seed {row.seed}: {row.stopped}" for row in self.outcomes if row.failed]
@@ -240,22 +239,24 @@ def outcome_of(name: str, seed: int, result: Result[Any]) -> Outcome:
     """What one run found and took."""
     assert result.run is not None
     scored = result.test or result.validation
-    spend, tokens = result.costs.logical, result.prompt_tokens
+    spend, tokens, stop = result.costs.logical, result.prompt_tokens, result.state.stopped
     return Outcome(
-        name,
-        seed,
-        result.verdict,
-        scored.before,
-        scored.after,
-        result.validation.after,
-        spend.rollouts,
-        spend.tokens,
-        spend.usd,
-        result.costs.seconds,
-        tokens[1] / tokens[0] if tokens[0] else math.nan,
-        points_of(result.run, result),
-        os.fspath(result.run),
-        result.stopped or "",
+        optimizer=name,
+        seed=seed,
+        verdict=result.verdict,
+        before=scored.before,
+        after=scored.after,
+        validation=result.validation.after,
+        rollouts=spend.rollouts,
+        tokens=spend.tokens,
+        usd=spend.usd,
+        seconds=result.costs.seconds,
+        training_seconds=result.costs.seconds_by_role.get("training", 0.0),
+        prompt_tokens=tokens[1] / tokens[0] if tokens[0] else math.nan,
+        points=points_of(result.run, result),
+        run=os.fspath(result.run),
+        stopped=result.stopped,
+        failed=stop is not None and stop.code == "failed",
     )
 
 
@@ -300,11 +301,13 @@ def _table(found: Comparison) -> Table:
         ("worst", "right"),
     ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for name in ("improved", "rollouts", "tokens", "USD", "seconds", "prompt"):
+    trained = any(row.training_seconds for row in found.outcomes)
+    for name in ("improved", "rollouts", "tokens", "USD", "seconds", "prompt", *(["training s"] if trained else [])):
         table.add_column(name, justify="right")
     for name in found.names:
         rows = found.of(name)
-        table.add_row(name, *_cells(rows))
+        training = [f"{fmean(row.training_seconds for row in rows):,.0f}"] if trained else []
+        table.add_row(name, *_cells(rows), *training)
     return table
 
 

@@ -12,8 +12,8 @@ from gepa_lite.core.call import Call
 from gepa_lite.core.events import ProposalStatus, Proposed
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.core.seeds import stream
-from gepa_lite.errors import UsageError
 from gepa_lite.search.charges import Uncharged
+from gepa_lite.search.checks import check_fields, count
 from gepa_lite.search.state import RunState
 from gepa_lite.search.step import Course
 from gepa_lite.search.trail import Trail
@@ -40,10 +40,7 @@ class FewShot:
     bootstrap: int = 24
 
     def __post_init__(self) -> None:
-        for name in ("demonstrations", "candidates", "bootstrap"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"FewShot({name}={value!r}): a whole number of at least 1 is needed.")
+        check_fields(self, dict.fromkeys(("demonstrations", "candidates", "bootstrap"), count(1)))
 
     def settings(self) -> Mapping[str, Any]:
         """See ``Procedure``."""

@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -71,7 +72,7 @@ class Guest:
         kind: one of ``KINDS``.
         options: further arguments of the optimizer, e.g. ``{"use_merge": False}``.
         python: the interpreter of the environment that has the package; by default ``GEPA_LITE_PYTHON_<KIND>``, or this one.
-        spec: the run; given by ``grounded``.
+        spec: the run; given by ``fit``.
     """
 
     kind: str
@@ -95,9 +96,9 @@ class Guest:
             )
         return {"name": self.kind, "version": found[kind.packages[0]], "options": jsonable(dict(self.options))}
 
-    def grounded(self, spec: RunSpec) -> Guest:
-        """Itself for a run."""
-        return replace(self, spec=spec)
+    def fit(self, spec: RunSpec, folder: Path) -> RunSpec:
+        """See ``baselines.optimizer.Fitting``."""
+        return replace(spec, procedure=replace(self, spec=spec))
 
     def __call__(self, trail: Trail, course: Course) -> RunState:
         """See ``Procedure``."""
@@ -186,18 +187,18 @@ class Process:
         self._kill()
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
-            stream.close()
+            # what a dead process never read is still to be written
+            with suppress(BrokenPipeError):
+                stream.close()
         self._process.wait()
         self._said.close()
 
     def tell(self, answer: Mapping[str, Any]) -> None:
         """Send a line. That nobody reads it any more shows when its question is awaited."""
         assert self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(answer).encode() + b"\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            return
 
     def hear(self) -> dict[str, Any]:
         """Wait for its next question.

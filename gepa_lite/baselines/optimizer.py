@@ -31,7 +31,7 @@ from gepa_lite.store.folders import run_folder
 
 @runtime_checkable
 class Fitting(Protocol):
-    """A procedure that changes more than prompts: it takes a run before it starts."""
+    """A procedure that must know the run beside its course, or changes more than prompts: it takes a run before it starts."""
 
     def fit(self, spec: RunSpec, folder: Path) -> RunSpec:
         """The run as this procedure takes it, in the folder where it is kept; itself or what stands for it is its procedure.
@@ -104,9 +104,8 @@ class Optimizer:
         """Run or resume what ``prepare`` checked."""
         self.check()
         folder = run_folder(run, f"{prepared.spec.program.name}-{self.name}")
-        procedure = self.procedure.grounded(prepared.spec) if isinstance(self.procedure, Guest) else self.procedure
-        spec = dataclasses.replace(prepared.spec, procedure=procedure)
-        prepared = dataclasses.replace(prepared, spec=procedure.fit(spec, folder) if isinstance(procedure, Fitting) else spec)
+        spec = dataclasses.replace(prepared.spec, procedure=self.procedure)
+        prepared = dataclasses.replace(prepared, spec=self.procedure.fit(spec, folder) if isinstance(self.procedure, Fitting) else spec)
         observers: list[Observer] = [] if on_event is None else [CallbackObserver(on_event)]
         if os.environ.get("GEPA_LITE_PROGRESS", "1") != "0":
             observers.append(Progress(prepared.spec.search.objective))

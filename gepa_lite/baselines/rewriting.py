@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gepa_lite.baselines.steps import rewritten, run_steps
-from gepa_lite.errors import UsageError
 from gepa_lite.search.charges import Uncharged
+from gepa_lite.search.checks import check_fields, count
 from gepa_lite.search.state import RunState
 from gepa_lite.search.step import Course
 from gepa_lite.search.trail import Trail
@@ -40,7 +40,7 @@ class BestOfN:
     n: int = 16
 
     def __post_init__(self) -> None:
-        _check(self.n, "BestOfN(n=")
+        check_fields(self, {"n": count(1)})
 
     def settings(self) -> Mapping[str, Any]:
         """See ``Procedure``."""
@@ -66,7 +66,7 @@ class RandomRewrite:
     n: int = 1_000
 
     def __post_init__(self) -> None:
-        _check(self.n, "RandomRewrite(n=")
+        check_fields(self, {"n": count(1)})
 
     def settings(self) -> Mapping[str, Any]:
         """See ``Procedure``."""
@@ -79,8 +79,3 @@ class RandomRewrite:
             return Uncharged(rewritten(state.best, state, course, step, _TEMPLATE))
 
         return run_steps(trail, course, take, self.n)
-
-
-def _check(n: int, what: str) -> None:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise UsageError(f"{what}{n!r}): a whole number of at least 1 is needed.")

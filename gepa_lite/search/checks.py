@@ -1,4 +1,4 @@
-"""What each field of ``Search`` may be. A field without an entry in ``CHECKS`` is an error of ours, and a test says so."""
+"""What each field of a record of settings may be, and those of ``Search``. A field without an entry in ``CHECKS`` is an error of ours, and a test says so."""
 
 from __future__ import annotations
 
@@ -122,11 +122,28 @@ def _is_schedule(value: Any) -> bool:
     return bool(starts) and starts[0] == 0 and sorted(set(starts)) == starts
 
 
-def _count(least: int) -> Check:
+def count(least: int) -> Check:
+    """A whole number of at least so many."""
     return Check(f"a whole number of at least {least}", partial(_is_whole, least=least))
 
 
-def _one_of(names: Collection[str], more: str = "", also: Callable[[Any], bool] = lambda value: False) -> Check:
+def above(least: float) -> Check:
+    """A number above a bound."""
+    return Check(f"a number above {least:g}", lambda value: _is_number(value) and value > least)
+
+
+def at_least(least: float) -> Check:
+    """A number of at least so much."""
+    return Check(f"a number of at least {least:g}", lambda value: _is_number(value) and value >= least)
+
+
+def optional(check: Check) -> Check:
+    """What a check holds of, or None."""
+    return Check(f"{check.expected}, or None,", lambda value: value is None or check.holds(value), check.names)
+
+
+def one_of(names: Collection[str], more: str = "", also: Callable[[Any], bool] = lambda value: False) -> Check:
+    """One of some names, or what ``also`` holds of, which ``more`` says in words."""
     words = f"one of {', '.join(map(repr, sorted(names)))}{more}"
     return Check(words, lambda value: value in names if isinstance(value, str) else also(value), names)
 
@@ -136,7 +153,7 @@ def _rule(names: Collection[str], kind: str) -> Check:
     return Check(f"one of {', '.join(map(repr, sorted(names)))}{more}", partial(_is_rule, names=names), names)
 
 
-_TRUTH = Check("True or False", lambda value: isinstance(value, bool))
+TRUTH = Check("True or False", lambda value: isinstance(value, bool))
 
 CHECKS: Mapping[str, Check] = {
     "seed": Check("a whole number", _is_whole),
@@ -144,29 +161,29 @@ CHECKS: Mapping[str, Check] = {
         "a whole number of at least 1, or pairs (from proposal, size), the first from 0, in rising order, such as ((0, 3), (40, 6)),",
         _is_schedule,
     ),
-    "sampling": _one_of(("epoch", "hard")),
-    "fan": _count(1),
-    "window": _count(1),
-    "overlap": _TRUTH,
+    "sampling": one_of(("epoch", "hard")),
+    "fan": count(1),
+    "window": count(1),
+    "overlap": TRUTH,
     "patience": Check("a number of seconds above 0, or None to wait,", lambda value: value is None or (_is_number(value) and value > 0)),
-    "repeats": _count(1),
+    "repeats": count(1),
     "selector": _rule(SELECTORS, "select"),
-    "frontier": _one_of(("example", "objective", "hybrid", "product")),
-    "modules": _one_of(("round_robin", "all", "blame")),
+    "frontier": one_of(("example", "objective", "hybrid", "product")),
+    "modules": one_of(("round_robin", "all", "blame")),
     "accept": _rule(ACCEPTANCE, "accept"),
-    "validation": _one_of(("full", "staged")),
-    "validation_block": _count(1),
+    "validation": one_of(("full", "staged")),
+    "validation_block": count(1),
     "validation_bound": Check("a probability of at least 0 and below 1", lambda value: _is_number(value) and 0 <= value < 1),
-    "merge": _one_of(("none", "paper", "complementary"), ", True or False"),
-    "merge_attempts": _count(1),
-    "merge_give_up": _count(1),
-    "skip_perfect": _TRUTH,
-    "reuse": _TRUTH,
-    "horizon": _one_of(("adaptive", "episode"), " or a whole number of at least 0", partial(_is_whole, least=0)),
-    "proposer": _one_of(("auto", "rewrite", "edit")),
-    "edit_words": _count(1),
-    "mixing": _one_of(("weights", "bandit")),
-    "plateau": _count(0),
+    "merge": one_of(("none", "paper", "complementary"), ", True or False"),
+    "merge_attempts": count(1),
+    "merge_give_up": count(1),
+    "skip_perfect": TRUTH,
+    "reuse": TRUTH,
+    "horizon": one_of(("adaptive", "episode"), " or a whole number of at least 0", partial(_is_whole, least=0)),
+    "proposer": one_of(("auto", "rewrite", "edit")),
+    "edit_words": count(1),
+    "mixing": one_of(("weights", "bandit")),
+    "plateau": count(0),
     "stop": Check(
         "a rule of gepa_lite.search.stop_rules such as ScoreReached(0.9), or a list of them,", lambda value: all(map(_is_rule, value))
     ),
@@ -176,27 +193,27 @@ CHECKS: Mapping[str, Check] = {
         "a ReflectionLimits(examples=, value_chars=, tokens=) of gepa_lite.search.reflect",
         lambda value: isinstance(value, ReflectionLimits),
     ),
-    "reflection_tokens": _count(1),
+    "reflection_tokens": count(1),
     "reflection_temperature": Check(
         "a number of at least 0, or None to leave it to the endpoint,", lambda value: value is None or (_is_number(value) and value >= 0)
     ),
-    "max_prompt_tokens": _count(1),
-    "guard": _one_of(MODES, " or a gl.Guard(...)", lambda value: isinstance(value, Guard)),
+    "max_prompt_tokens": count(1),
+    "guard": one_of(MODES, " or a gl.Guard(...)", lambda value: isinstance(value, Guard)),
     "objectives": Check(
         "a list of names (there is 'prompt_tokens'; objectives of your own come with Feedback(objectives={...}))",
         lambda value: isinstance(value, tuple) and all(name in OBJECTIVES for name in value),
         OBJECTIVES,
     ),
-    "prefer": _one_of(("score", "short")),
-    "shorten": _count(0),
+    "prefer": one_of(("score", "short")),
+    "shorten": count(0),
     "pins": Check("a list of examples, or of ids of validation examples,", lambda value: isinstance(value, tuple)),
     "require": Check("'improved' or None", lambda value: value in (None, "improved"), ("improved",)),
-    "milestones": _count(1),
+    "milestones": count(1),
     "start": Check(
         "the path of a bundle, or what gl.load_prompts read,",
         lambda value: value is None or isinstance(value, str) or hasattr(value, "__fspath__") or hasattr(value, "check_modules"),
     ),
-    "store_messages": _TRUTH,
+    "store_messages": TRUTH,
     "coverage": Check("a share above 0, up to 1,", lambda value: _is_number(value) and 0 < value <= 1),
 }
 """By field."""

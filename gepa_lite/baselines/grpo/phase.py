@@ -18,6 +18,7 @@ from gepa_lite.core.budget import Spend
 from gepa_lite.core.call import Usage
 from gepa_lite.core.events import Proposed, StepEnded, Stopped
 from gepa_lite.core.seeds import stream
+from gepa_lite.lm.policy.engine import BASE
 from gepa_lite.search.loop import commit
 from gepa_lite.search.plan import StepPlan
 from gepa_lite.search.state import Member
@@ -105,9 +106,8 @@ class Phase:
         """The adapter to train: the parent's own, or a new one that changes nothing yet."""
         engine, adapter = self._program.engine, self._parent.candidate.texts[WEIGHTS]
         engine.shape(self._settings.lora, self._course.search.seed)
-        kept = self._adapters / adapter
-        if kept.exists():
-            engine.use(adapter, kept)
+        if adapter != BASE:
+            engine.use(adapter, self._adapters / adapter)
 
     def _rows(self, step: int, example_ids: Sequence[str]) -> list[Row]:
         settings, state, search = self._settings, self.trail.state, self._course.search
@@ -176,8 +176,8 @@ class Phase:
         """Whether so many validations in a row brought nothing better, by the record up to this step."""
         patience = self._settings.patience
         made = [member for member in self.trail.state.pool if self._first <= member.step < self.step]
-        means = [self._parent.mean or -math.inf, *(-math.inf if member.mean is None else member.mean for member in made)]
-        return patience is not None and self.step - self._first - max(0, means.index(max(means))) >= patience
+        best = max([self._parent, *made], key=value_of)
+        return patience is not None and self.step - max(self._first, best.step + 1) >= patience
 
     def _commit(self, adapter: str) -> None:
         state, search, ports = self.trail.state, self._course.search, self._course.ports
@@ -202,6 +202,11 @@ class Phase:
         )
         events = [] if known else [validate(child, self.step, (self._parent.index,), texts, state, search, ports)]
         self.trail = commit(self.trail, [proposed, *events, StepEnded(self.step)], ports, search.repeats)
+
+
+def value_of(member: Member) -> float:
+    """The mean of a member; of one whose validation has a gap less than any."""
+    return -math.inf if member.mean is None else member.mean
 
 
 def calls_of(program: Trainable, settings: Training) -> int:

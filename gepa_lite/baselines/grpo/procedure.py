@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gepa_lite.baselines.grpo.backend import RLBackend
-from gepa_lite.baselines.grpo.phase import Phase, calls_of
+from gepa_lite.baselines.grpo.phase import Phase, calls_of, value_of
 from gepa_lite.baselines.grpo.samples import SampleBook
 from gepa_lite.baselines.grpo.settings import Training
 from gepa_lite.baselines.grpo.trainable import WEIGHTS, Trainable
@@ -20,6 +20,7 @@ from gepa_lite.core.events import StepEnded, Stopped
 from gepa_lite.errors import UsageError
 from gepa_lite.lm.policy.engine import need
 from gepa_lite.run_spec import RunSpec
+from gepa_lite.search.checks import Check, check_fields, count, optional
 from gepa_lite.search.loop import check_outage, commit
 from gepa_lite.search.plan import plan_step
 from gepa_lite.search.state import Member, RunState
@@ -36,7 +37,7 @@ class GRPO:
         training: its settings.
         prompt_steps: steps of our own search before each training; 0 for none.
         cycles: how often both are done, the training each time from the best candidate so far.
-        backend: made from the rows kept for each rollout; None for the one that ``training`` names.
+        backend: made from the rows kept for each rollout; None for TRL's ``GRPOTrainer``.
     """
 
     training: Training = field(default_factory=Training)
@@ -45,8 +46,9 @@ class GRPO:
     backend: Callable[[int], RLBackend] | None = None
 
     def __post_init__(self) -> None:
-        if self.prompt_steps < 0 or self.cycles < 1:
-            raise UsageError(f"GRPO(prompt_steps={self.prompt_steps!r}, cycles={self.cycles!r}): at least 0 and 1 are needed.")
+        training = Check("the settings Training(...) of gepa_lite.baselines.grpo.settings", lambda value: isinstance(value, Training))
+        backend = optional(Check("what makes an RLBackend", callable))
+        check_fields(self, {"training": training, "prompt_steps": count(0), "cycles": count(1), "backend": backend})
 
     @classmethod
     def paper(cls, **changes: Any) -> GRPO:
@@ -65,13 +67,11 @@ class GRPO:
         """
         if self.backend is None:
             need()
-        if spec.workers.engine == "processes":
-            raise UsageError(
-                "a model in training lives in one process: workers='processes' can't be used with GRPO; workers=16 are threads."
-            )
         adapters = (folder / "adapters").absolute()
         book = SampleBook(folder / "training" / "samples")
         program = Trainable(spec.program, self.training, adapters, book.keep)
+        if spec.workers.engine == "processes":
+            program.sendable()  # says that it is not
         known = spec.contracts
         contracts = Contracts(
             {**known.modules, WEIGHTS: Contract().resolved("base", spec.search.max_prompt_tokens)},
@@ -127,8 +127,7 @@ class _Bound:
 
 def _best_before(state: RunState, step: int) -> Member:
     """The best of the candidates made before a step: the same one on a resume."""
-    members = [member for member in state.pool if member.step < step and member.mean is not None]
-    return max(members, key=lambda member: (member.mean or 0.0, -member.index))
+    return max((member for member in state.pool if member.step < step), key=value_of)
 
 
 def _prompt_step(trail: Trail, course: Course) -> Trail:

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any, Literal, TypeVar
 
 from gepa_lite.errors import UsageError
+from gepa_lite.search.checks import TRUTH, check_fields, one_of
 
 T = TypeVar("T")
 Baseline = Literal["rollout", "module"]
@@ -94,8 +95,7 @@ class GroupBuilder:
     scaled: bool = True
 
     def __post_init__(self) -> None:
-        if self.baseline not in BASELINES:
-            raise UsageError(f"baseline={self.baseline!r}: one of {', '.join(map(repr, BASELINES))} is needed.")
+        check_fields(self, {"baseline": one_of(BASELINES), "scaled": TRUTH})
 
     def rows(self, episodes: Sequence[Episode]) -> list[Row]:
         """One row for each reply with at least one token, in the order of the rollouts and of the calls in them.

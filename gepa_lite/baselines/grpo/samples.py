@@ -50,7 +50,8 @@ class SampleBook:
         with self._lock:
             self._samples[sample.id] = sample
             with self._file.open("a") as file:
-                file.write(json.dumps([sample.prompt_ids, sample.completion_ids, sample.logprobs]) + "\n")
+                # a line that was cut off has no end: the next one must not go on in it
+                file.write("\n" + json.dumps([sample.prompt_ids, sample.completion_ids, sample.logprobs]))
 
     def episode(self, rollout: Rollout) -> Episode:
         """A rollout with what its calls sampled. Calls of other models, and failed ones, are no part of it; a missing rollout has no reward."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from gepa_lite.baselines.grpo.rows import Baseline, GroupBuilder
+from gepa_lite.baselines.grpo.rows import BASELINES, Baseline, GroupBuilder
 from gepa_lite.core.ids import jsonable
-from gepa_lite.errors import UsageError
 from gepa_lite.lm.policy.engine import Lora
+from gepa_lite.search.checks import TRUTH, Check, above, at_least, check_fields, count, one_of, optional
 
 VLLM = ("colocate", "server")
 
@@ -40,7 +40,6 @@ class Training:
         scaled: whether advantages are divided by the group's standard deviation.
         shuffled: a control: the scores are dealt anew among the rollouts of each update, so that nothing can be learned.
         vllm: who samples on a GPU: ``"colocate"``, ``"server"``, or None for the trained model itself.
-        backend: who computes the updates: ``"trl"``.
     """
 
     steps: int = 40
@@ -63,23 +62,9 @@ class Training:
     scaled: bool = True
     shuffled: bool = False
     vllm: Literal["colocate", "server"] | None = None
-    backend: Literal["trl"] = "trl"
 
     def __post_init__(self) -> None:
-        self.builder  # noqa: B018  # refuses an unknown baseline
-        for name in ("steps", "examples", "micro_batch", "validate_every", "max_tokens"):
-            _check(name, getattr(self, name), 1)
-        _check("group", self.group, 2)
-        for name in ("calls", "patience"):
-            if getattr(self, name) is not None:
-                _check(name, getattr(self, name), 1)
-        for name in ("temperature", "learning_rate", "grad_norm"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)!r}: a positive number is needed.")
-        if self.vllm is not None and self.vllm not in VLLM:
-            raise UsageError(f"vllm={self.vllm!r}: 'colocate', 'server' or None is needed.")
-        if self.backend != "trl":
-            raise UsageError(f"backend={self.backend!r}: there is 'trl'.")
+        check_fields(self, CHECKS)
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -118,6 +103,16 @@ class Training:
         return {item.name: jsonable(getattr(self, item.name)) for item in dataclasses.fields(self)}
 
 
-def _check(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name}={value!r}: a whole number of at least {least} is needed.")
+CHECKS: Mapping[str, Check] = {
+    **dict.fromkeys(("steps", "examples", "max_tokens", "micro_batch", "validate_every"), count(1)),
+    "group": count(2),
+    "warmup": count(0),
+    **dict.fromkeys(("calls", "patience"), optional(count(1))),
+    **dict.fromkeys(("temperature", "learning_rate", "grad_norm", "clip"), above(0)),
+    "kl": at_least(0),
+    **dict.fromkeys(("checkpointing", "scaled", "shuffled"), TRUTH),
+    "lora": Check("a Lora(rank=, alpha=, dropout=, targets=) of gepa_lite.lm.policy", lambda value: isinstance(value, Lora)),
+    "baseline": one_of(BASELINES),
+    "vllm": optional(one_of(VLLM)),
+}
+"""By field."""

@@ -20,6 +20,8 @@ _INCOMPLETE = "This is an example of the task, though some input or output field
 _MINIBATCH = 35
 """MIPROv2's own size; it takes minibatches where the validation set is larger than ``_FULL``."""
 _FULL = 50
+_SEED = 9
+"""MIPROv2's own, for our seed 0."""
 _PRESETS = {"light": 6, "medium": 12, "heavy": 18}
 """Candidates of MIPROv2's own presets."""
 
@@ -159,12 +161,13 @@ def _run_mipro(counter: Counter, task: dict[str, Any], reflector: Any, given: tu
     batch = _MINIBATCH if minibatch else len(validation)
     candidates, trials = plan(len(program.predictors()), batch, task["rollouts"])
     of_compile = {name: options.pop(name) for name in list(options) if name in inspect.signature(dspy.MIPROv2.compile).parameters}
-    if "auto" not in options and "num_candidates" not in options:
+    planned = "auto" not in options and "num_candidates" not in options
+    if planned:
         options.update(auto=None, num_candidates=candidates)
         of_compile = {"num_trials": trials, "minibatch": minibatch, **of_compile}
-    settings = {"prompt_model": reflector, "task_model": reflector, "num_threads": 1, "seed": task["seed"] or 9, **options}
+    settings = {"prompt_model": reflector, "task_model": reflector, "num_threads": 1, "seed": _SEED + task["seed"], **options}
     optimizer = dspy.MIPROv2(metric=metric, **settings)
-    if "auto" not in task["options"] and "num_candidates" not in task["options"]:
+    if planned:
         # as the presets split them where demonstrations are sought too
         optimizer.num_instruct_candidates = candidates // 2
     optimizer.compile(program, trainset=train, valset=validation, **of_compile)
