@@ -89,8 +89,8 @@ class FewShot:
         """The seed's text with as many demonstrations as its contract leaves room for, or None."""
         seed = state.pool[0].candidate
         shown = [_shown(call) for rollout in chosen for call in _good_calls(rollout, module)][: self.demonstrations]
-        for count in range(len(shown), 0, -1):
-            text = "\n\n".join((seed.texts[module], _HEADING, *shown[:count]))
+        for most in range(len(shown), 0, -1):
+            text = "\n\n".join((seed.texts[module], _HEADING, *shown[:most]))
             if course.facts.gate.breach(module, seed.replace({module: text}).texts) is None:
                 return text
         return None
