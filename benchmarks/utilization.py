@@ -31,6 +31,7 @@ BUDGETS = {100: 1_000, 32: 500}
 
 OURS: Mapping[str, Search] = {
     **{f"fan {fan} window {window}": Search(fan=fan, window=window) for window in WINDOWS for fan in FANS},
+    **{f"fan {fan} window 1, no overlap": Search(fan=fan, overlap=False) for fan in (1, 4)},
     "paper": Search.paper(),
     "paper, window 16": Search.paper(window=16),
 }
@@ -60,6 +61,8 @@ def courses(quick: bool) -> list[Course]:
                 "fan 4 window 1",
                 "fan 8 window 1",
                 "fan 16 window 1",
+                "fan 1 window 1, no overlap",
+                "fan 4 window 1, no overlap",
                 "fan 1 window 16",
                 "fan 4 window 4",
             )
@@ -122,11 +125,13 @@ def _rows(cells: Sequence[Mapping[str, Any]]) -> list[Row]:
         if cell["rules"] == "fan 4 window 1":
             goal, met = "<= 1/5 of the peer's default", None if ratio is None else ratio <= 0.2
         rows.append(Row(f"{label}: s per 1,000 rollouts", _wall(cell), peer, ratio, goal, met))
-        first = next((_wall(other) for other in same if other["rules"] == "fan 1 window 1"), None)
-        if first is not None and cell["side"] == "ours" and cell["rules"].endswith("window 1"):
-            share = _wall(cell) / first
-            own = cell["rules"] == "fan 4 window 1"
-            rows.append(Row(f"{label}: wall of fan 1's", share, goal="<= 0.45" if own else None, met=share <= 0.45 if own else None))
+        own = cell["rules"] == "fan 4 window 1"
+        for base in ("fan 1 window 1", "fan 1 window 1, no overlap"):
+            first = next((_wall(other) for other in same if other["rules"] == base), None)
+            if first is not None and " window 1" in cell["rules"].replace("window 16", ""):
+                share = _wall(cell) / first
+                goal = "<= 0.45" if own else None
+                rows.append(Row(f"{label}: wall of {base}", share, goal=goal, met=share <= 0.45 if own else None))
         aim = cell["rules"] == "paper, window 16"
         rows.append(Row(f"{label}: busy", cell["busy"], goal=">= 0.9" if aim else None, met=cell["busy"] >= 0.9 if aim else None))
     return rows

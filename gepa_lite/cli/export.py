@@ -30,7 +30,7 @@ def export(  # noqa: PLR0913 - a command has as many parameters as options
             help="dspy, langchain, markdown, messages, mlflow or py; of a RUN also transitions, sft, preferences or kto.",
         ),
     ],
-    to: Annotated[str, typer.Option(metavar="PATH", help="The file or folder to write; for mlflow its tracking URI.")],
+    to: Annotated[str, typer.Option("--to", "--out", "-o", metavar="PATH", help="The file or folder to write; for mlflow its tracking URI.")],
     program: Annotated[
         str | None, typer.Option(metavar="MODULE:NAME", help="The program that will use the prompts; a run has its own.")
     ] = None,
@@ -84,6 +84,13 @@ def import_folder(
     answer(f"{bundle}: {f'edited by hand: {chr(44).join(edited)}; its scores are of the texts before' if edited else 'as it was exported'}")
 
 
+_WHY_NONE = {
+    "sft": "No row: no reply of this run was an improvement on its minibatch.",
+    "preferences": "No row: nowhere does an improved reply stand beside one to the same module's same text that brought nothing. Runs of gepa-lite probe have such pairs.",
+    "kto": "No row: no reply of this run improved its minibatch, or made it worse.",
+}
+
+
 def _write_rows(run: str, form: str, to: str, strangers: list[str], as_json: bool) -> None:
     """The course of a run as JSON lines; ``strangers`` are options that have no meaning here."""
     import json
@@ -107,6 +114,8 @@ def _write_rows(run: str, form: str, to: str, strangers: list[str], as_json: boo
     counts = ", ".join(f"{count} {name}" for name, count in labels.most_common())
     marks = "".join(f", {count} {name}" for name, count in dropped.most_common())
     answer(f"{to}: {len(rows)} rows of {len(records)} records ({counts}{'; marked' + marks[1:] if marks else ''})")
+    if not rows and records:
+        answer(_WHY_NONE[form])
 
 
 def _is_bundle(source: str) -> bool:
