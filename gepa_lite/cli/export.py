@@ -30,7 +30,9 @@ def export(  # noqa: PLR0913 - a command has as many parameters as options
             help="dspy, langchain, markdown, messages, mlflow or py; of a RUN also transitions, sft, preferences or kto.",
         ),
     ],
-    to: Annotated[str, typer.Option("--to", "--out", "-o", metavar="PATH", help="The file or folder to write; for mlflow its tracking URI.")],
+    to: Annotated[
+        str, typer.Option("--to", "--out", "-o", metavar="PATH", help="The file or folder to write; for mlflow its tracking URI.")
+    ],
     program: Annotated[
         str | None, typer.Option(metavar="MODULE:NAME", help="The program that will use the prompts; a run has its own.")
     ] = None,
