@@ -325,6 +325,25 @@ def test_a_reflector_that_never_helps_is_named(tmp_path: Path) -> None:
     assert found["weak_refiner"].evidence.startswith("0 of ")
 
 
+def test_models_are_compared_by_the_validation_set_and_not_by_their_minibatches(tmp_path: Path) -> None:
+    result = run(tmp_path / "r")
+    measures = gl.measures(result)
+    by_heart = dataclasses.replace(measures.all, valid=40, refined=30, rate=0.75, low=0.6, high=0.86, validated=28, validated_better=1)
+    steady = dataclasses.replace(by_heart, refined=14, rate=0.35, low=0.2, high=0.5, validated=14, validated_better=13)
+    with Browse(tmp_path / "r") as browse:
+        trail = read_trail(browse)
+    told = advise(trail, dataclasses.replace(measures, models={"by heart": by_heart, "steady": steady}), RolloutFacts())
+    (advice,) = [item for item in told if item.code == "better_model"]
+    assert advice.text.startswith("give steady more weight")
+    assert "steady: 13 of 40 proposals" in advice.evidence
+    few = {
+        name: dataclasses.replace(rates, valid=6, validated_better=better)
+        for (name, rates, better) in (("a", steady, 2), ("b", by_heart, 1))
+    }
+    told = advise(trail, dataclasses.replace(measures, models=few), RolloutFacts())
+    assert [item.code for item in told if "model" in item.code] == ["models_alike"]
+
+
 def test_feedback_without_words_is_named(tmp_path: Path) -> None:
     found = advised(tmp_path / "r", triage.reflector(), lambda example, output: output.urgency == example["urgency"])
     assert "without words" in found["mute_feedback"].evidence

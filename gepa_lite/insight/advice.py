@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.insight.measures import Measures
 from gepa_lite.insight.trail import Trail
+from gepa_lite.insight.trajectory import share_interval
 from gepa_lite.search.winner import prompt_tokens
 
 if TYPE_CHECKING:
@@ -163,13 +164,15 @@ def _models(trail: Trail, measures: Measures, facts: RolloutFacts) -> Iterator[A
     tried = [(name, rates) for name, rates in measures.models.items() if rates.valid >= _LEAST]
     if len(tried) < 2:
         return
-    best = max(tried, key=lambda item: item[1].rate)
-    worst = min(tried, key=lambda item: item[1].rate)
+    # by the validation set: what helps on a minibatch says little of the end (docs/trajectory-study.md)
+    spans = {name: share_interval(rates.validated_better, rates.valid) for name, rates in tried}
+    (best, most), *_, (worst, least) = sorted(tried, key=lambda item: -item[1].validated_better / item[1].valid)
     words = " and ".join(
-        f"{name}: {rates.refined} of {rates.valid} refined ({rates.low:.0%} to {rates.high:.0%})" for name, rates in (best, worst)
+        f"{name}: {rates.validated_better} of {rates.valid} proposals became candidates that are better on the validation set ({spans[name][0]:.0%} to {spans[name][1]:.0%})"
+        for name, rates in ((best, most), (worst, least))
     )
-    if best[1].low > worst[1].high:
-        yield Advice("better_model", words, f"give {best[0]} more weight; the intervals don't overlap")
+    if spans[best][0] > spans[worst][1]:
+        yield Advice("better_model", words, f"give {best} more weight; the intervals don't overlap")
     else:
         yield Advice("models_alike", words, "the intervals overlap: these counts can't tell which refines better")
 
