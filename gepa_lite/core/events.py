@@ -15,9 +15,9 @@ from gepa_lite.core.closing_events import MilestoneScored, SealOpened, Shortened
 from gepa_lite.core.finding import Finding
 
 __all__ = [
+    "EVENT_TYPES",
     "BudgetChanged",
     "Deferred",
-    "EVENT_TYPES",
     "Event",
     "Merged",
     "MilestoneScored",
