@@ -272,6 +272,13 @@ def test_outside_of_a_rollout_the_same_code_asks_the_upstream_itself(monkeypatch
         assert proxy.api_key == KEY
 
 
+def test_a_caller_without_a_key_is_lent_none() -> None:
+    with OpenAIServer("high") as server, gl.proxy(server.base_url, api_key=KEY) as proxy:
+        asked = {"model": MODEL, "messages": said("x", "y")}
+        assert httpx.post(f"{proxy.shared_url}/chat/completions", json=asked).status_code == 200
+        assert server.keys == [""]
+
+
 def test_a_client_made_once_is_told_apart_by_its_hook_and_an_undecidable_call_stops_the_run(tmp_path: Path) -> None:
     httpx2: Any = pytest.importorskip("httpx2")
     with OpenAIServer(script) as server, gl.proxy(server.base_url, api_key=KEY) as proxy:

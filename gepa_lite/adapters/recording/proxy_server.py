@@ -85,7 +85,8 @@ class _Handler:
         except LookupError as error:
             return _refusal(400, str(error).strip("'\""))
         headers = passed_on(request.headers.items())
-        if real := self._proxy.key_for(key):
+        # another process of this machine, which knows no rollout and no key, gets none lent
+        if (key or rollout is not None) and (real := self._proxy.key_for(key)):
             headers["authorization"] = f"Bearer {real}"
         if request.url.query:
             path = f"{path}?{request.url.query}"
