@@ -1,7 +1,7 @@
 """How far estimates are from the truth: five real runs of a small local model, each estimated before it is paid for.
 
-``python -m benchmarks estimate [-- PIECE ...]``. A piece keeps its estimate beside its run under ``GEPA_LITE_RUNS``; what is finished costs nothing to look at again, so an
-interrupted table continues. ``--quick`` runs the demo's piece alone, on a scripted model.
+``python -m benchmarks estimate [--seeds 0,1] [-- PIECE ...]``. Each seed takes other rows and another seed of the search. A piece keeps its estimate beside its run under
+``GEPA_LITE_RUNS``; what is finished costs nothing to look at again, so an interrupted table continues. ``--quick`` runs the demo's piece alone, on a scripted model.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +28,28 @@ def run(options: Options) -> Report:
     if options.quick:
         chosen = [task for task in TASKS if task.file is None]
     rows, pieces = [], {}
-    for task in chosen:
-        data = task.rows()
+    for task, seed in [(task, seed) for seed in options.seeds for task in chosen]:
+        data = task.rows(seed)
         if data is None:
             print(f"{task.name}: {task.file} is not at hand, so this piece is left out.")
             continue
-        estimated, true = _piece(task, data, quick=options.quick)
-        pieces[task.name] = {"estimate": estimated, "truth": true}
-        rows += [_row(task.name, measure, estimated, true) for measure in MEASURES]
+        name = f"{task.name} {seed}"
+        estimated, true = _piece(task, data, seed, quick=options.quick)
+        pieces[name] = {"estimate": estimated, "truth": true}
+        rows += [_row(name, measure, estimated, true) for measure in MEASURES]
     rows += _summary(pieces)
-    return Report("estimate", rows, n=len(pieces), seeds=(0,), model="scripted" if options.quick else MODEL, extra={"pieces": pieces})
+    return Report(
+        "estimate", rows, n=len(pieces), seeds=options.seeds, model="scripted" if options.quick else MODEL, extra={"pieces": pieces}
+    )
 
 
-def _piece(task: Task, data: tuple[list[dict[str, Any]], list[dict[str, Any]]], *, quick: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _piece(
+    task: Task, data: tuple[list[dict[str, Any]], list[dict[str, Any]]], seed: int, *, quick: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
     program: Any = task.program
-    folder = Path(os.environ.get("GEPA_LITE_RUNS", "gepa_runs")) / f"estimate-{task.name}{'-quick' if quick else ''}" / "run"
+    folder = Path(os.environ.get("GEPA_LITE_RUNS", "gepa_runs")) / f"estimate-{task.name}-{seed}{'-quick' if quick else ''}" / "run"
     lm = ScriptedLM(_scripted) if quick else MODEL
-    common: dict[str, Any] = {"budget": task.budget, "search": task.search, "run": folder, "workers": 4}
+    common: dict[str, Any] = {"budget": task.budget, "search": replace(task.search, seed=seed), "run": folder, "workers": 4}
     kept = folder / "estimate.json"
     if not kept.exists():
         found = gl.estimate(program(lm=lm), *data, **common)

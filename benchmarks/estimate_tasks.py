@@ -31,16 +31,22 @@ class Task:
     budget: gl.Budget
     search: gl.Search
 
-    def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
-        """Training and validation examples, or None where the data set is not at hand."""
+    def rows(self, seed: int = 0) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
+        """Training and validation examples, others for each seed, or None where the data set is not at hand."""
         train, validation = self.sizes
         if self.file is None:
             learn, compare, _ = load_splits()
-            return learn[:train], compare[:validation]
+            return _turned(learn, seed * train)[:train], _turned(compare, seed * validation)[:validation]
         if not (data_sets.data_folder() / self.file).is_file():
             return None
         rows = [row for row in data_sets.read(self.file) if row["split"] == "train"]
+        rows = _turned(rows, seed * (train + validation))
         return [_plain(row) for row in rows[:train]], [_plain(row) for row in rows[train : train + validation]]
+
+
+def _turned(rows: list[dict[str, Any]], by: int) -> list[dict[str, Any]]:
+    by %= len(rows)
+    return rows[by:] + rows[:by]
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:

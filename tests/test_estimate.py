@@ -151,6 +151,11 @@ def test_a_larger_budget_never_buys_fewer_proposals() -> None:
 def test_failing_perfect_and_missing_samples_are_told(tmp_path: Path) -> None:
     perfect = gl.estimate(program(), TRAIN, VALIDATION, feedback=lambda example, output: 1.0, run=tmp_path / "perfect")
     assert "best possible score" in advice_of(perfect, "perfect").what
+    given: dict[str, Any] = {"feedback": lambda example, output: 1.0, "run": tmp_path / "few"}
+    few = gl.estimate(program(), TRAIN, VALIDATION[:5], **given)
+    assert (few.proposals.low, few.rollouts.low) == (0, 5)
+    run = gl.optimize(program(), TRAIN, VALIDATION[:5], **given)
+    assert (run.costs.logical.proposals, run.costs.logical.rollouts) == (0, 5)
     broken = type(program())(lm=ScriptedLM("no such label", name="task"))
     failing = gl.estimate(broken, TRAIN, VALIDATION, run=tmp_path / "failing")
     assert advice_of(failing, "failing").what.startswith("3 of 3")

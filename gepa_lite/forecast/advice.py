@@ -157,7 +157,7 @@ def _of_samples(spec: RunSpec, samples: Samples) -> list[Caution]:
         and len(samples.scored) == count
         and all(rollout.value is not None and rollout.value >= best for rollout in samples.scored)
     ):
-        what = f"All {count} sample rollouts have the best possible score: there may be little to learn."
+        what = f"All {count} sample rollouts have the best possible score: there may be little to learn, and the run ends at once if the seed is perfect on all."
         found.append(Caution("perfect", what, ("Score the seed by gl.evaluate first, or use harder examples.",)))
     return found
 

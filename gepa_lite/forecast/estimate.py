@@ -14,7 +14,7 @@ from gepa_lite.core.call import Usage
 from gepa_lite.errors import ModelsDownError, UsageError
 from gepa_lite.executors.workers import WorkersSpec
 from gepa_lite.forecast.advice import Caution, advise
-from gepa_lite.forecast.course import Case, Cost, Tally, follow, shape_of
+from gepa_lite.forecast.course import Case, Cost, Tally, follow, seed_alone, shape_of
 from gepa_lite.forecast.samples import Samples, take_samples
 from gepa_lite.forecast.units import measure
 from gepa_lite.lm.prices import PriceSpec
@@ -25,6 +25,8 @@ from gepa_lite.search.search import Search
 from gepa_lite.store.folders import run_folder
 
 MOST_SAMPLES = 3
+_WORTH_A_THOUGHT = 0.1
+"""A chance that the ranges take in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,17 +204,21 @@ def estimate_run(prepared: Prepared, folder: Path, samples: int = MOST_SAMPLES) 
 def _estimate(prepared: Prepared, folder: Path, samples: Samples, cost: Usage) -> Estimate:
     spec = prepared.spec
     shape, units = shape_of(spec), measure(spec, samples)
-    tallies = [follow(shape, case) for case in units.cases]
+    cases = list(units.cases)
+    tallies = [follow(shape, case) for case in cases]
     likely = tallies[1]
     slack = _slack(spec.budget, tallies)
+    if _chance_of_a_perfect_seed(spec, samples) > _WORTH_A_THOUGHT:
+        cases.append(cases[0])
+        tallies.append(seed_alone(shape, cases[0]))
     judged = any(rollout.judge_usage.calls for rollout in samples.scored)
     roles = {"task": _role([tally.task for tally in tallies], slack)}
     if judged:
         roles["judge"] = _role([tally.judge for tally in tallies], slack)
-    roles["reflection"] = _reflection(units.cases, tallies)
+    roles["reflection"] = _reflection(cases, tallies)
     objective = spec.search.objective
     usd = _usd([tally.total for tally in tallies], slack)
-    minutes = _minutes(spec.budget, tallies, units.cases)
+    minutes = _minutes(spec.budget, tallies, cases)
     proposals = _range([tally.proposals for tally in tallies])
     return Estimate(
         program=spec.program.name,
@@ -236,6 +242,15 @@ def _estimate(prepared: Prepared, folder: Path, samples: Samples, cost: Usage) -
     )
 
 
+def _chance_of_a_perfect_seed(spec: RunSpec, samples: Samples) -> float:
+    """The chance that the seed is perfect on every validation example, from the samples under a uniform prior of its rate; 0 unless all of them are."""
+    best = spec.search.objective.best
+    if any(rollout.missing or rollout.value is None or rollout.value < best - 1e-12 for rollout in samples.rollouts):
+        return 0.0
+    known = len(samples.rollouts) + 1
+    return known / (known + len(spec.validation))
+
+
 def _slack(budget: Budget, tallies: Sequence[Tally]) -> float:
     """What a course in expectation leaves of a bound on rollouts may be taken by luckier steps."""
     if budget.rollouts is None or not all(tally.ended_by == "rollouts" for tally in tallies):
@@ -245,8 +260,11 @@ def _slack(budget: Budget, tallies: Sequence[Tally]) -> float:
 
 def _minutes(budget: Budget, tallies: Sequence[Tally], cases: Sequence[Case]) -> Range:
     """Wall time. Where seconds are bounded, a run ends at about that time: no later than the calls in flight then take."""
-    bounds = [math.inf if budget.seconds is None else budget.seconds + case.rollout_seconds + case.reflection_seconds for case in cases]
-    return _range([min(tally.seconds, bound) / 60 for tally, bound in zip(tallies, bounds, strict=True)])
+    if budget.seconds is None:
+        return _range([tally.seconds / 60 for tally in tallies])
+    late = [budget.seconds + case.rollout_seconds + case.reflection_seconds for case in cases]
+    found = _range([min(tally.seconds, bound) / 60 for tally, bound in zip(tallies, late, strict=True)])
+    return Range(min(found.low, budget.seconds / 60), found.likely, found.high)
 
 
 def _range(values: Sequence[float], slack: float = 1.0) -> Range:

@@ -23,7 +23,9 @@ NAMES = ("low", "likely", "high")
 
 _ACCEPT = (0.03, 0.3, 0.65)
 _SHARE = (0.35, 0.7, 1.0)
-_USABLE = (0.85, 0.9, 1.0)
+_USABLE = (0.7, 0.9, 1.0)
+_USABLE_LOCAL = (0.4, 0.75, 1.0)
+"""A small model on this machine more often writes what is cut off, no edit, or the text it was given."""
 _GROWN = {"auto": (40, 150, 450), "rewrite": (40, 150, 450), "edit": (20, 60, 160)}
 """Tokens by which the prompt of a module grows in a run."""
 _SPEED = (120.0, 60.0, 25.0)
@@ -64,6 +66,7 @@ def measure(spec: RunSpec, samples: Samples) -> Units:
     reflection = _reflections(spec, scored, ratio)
     latency, rate = _pace(spec, samples)
     local = _local(spec)
+    usable = _USABLE_LOCAL if all(_on_this_machine(lm) for lm, _ in spec.reflectors.values()) else _USABLE
     skips = _skips(spec, scored)
     fresh = _fresh(scored)
     cases = tuple(
@@ -71,7 +74,7 @@ def measure(spec: RunSpec, samples: Samples) -> Units:
             accept=_ACCEPT[place],
             share=_SHARE[place],
             skip=skips[place],
-            usable=_USABLE[place],
+            usable=usable[place],
             task=task[place],
             grown=grown[place],
             judge=judge[place],
@@ -207,7 +210,7 @@ def _pace(spec: RunSpec, samples: Samples) -> tuple[tuple[float, ...], tuple[flo
     if _local(spec):
         # slots of one machine do not add up; what the samples did side by side is a lower bound
         together = samples.pair / samples.pair_seconds if samples.pair_seconds else 1 / latency[1]
-        gain = 1.0 if slots <= max(1, samples.pair) else 1.2
+        gain = 1.0 if slots <= max(1, samples.pair) else 1.5
         return latency, (together * gain * 1.5, together * gain, together * 0.8)
     return latency, (slots / latency[0], 0.8 * slots / latency[1], 0.5 * slots / latency[2])
 
