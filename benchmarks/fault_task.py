@@ -44,7 +44,7 @@ class Grader(gl.Program):
 
 
 def switch(mail: str) -> None:
-    """What a hostile program does, as the environment tells it: raise, or end its process once."""
+    """What a hostile program does, as the environment tells it: raise, never return, or end its process once."""
     what = os.environ.get("GEPA_LITE_FAULT_PROGRAM", "")
     if what == "raise" and content_hash(mail)[0] in "0123":
         raise ZeroDivisionError("the program divides by zero on this mail")
@@ -53,6 +53,8 @@ def switch(mail: str) -> None:
         if not marker.exists():
             marker.touch()
             os.abort()
+    if what == "block" and content_hash(mail)[0] == "0":
+        threading.Event().wait()
 
 
 def feedback(example: gl.Example, output: Any) -> gl.Feedback:
@@ -91,7 +93,11 @@ def answer(messages: list[dict[str, Any]]) -> tuple[str, str]:
 def invented(rollout: Rollout) -> bool:
     """Whether a stored score follows neither from the model's good replies, or its one huge one, nor from the program's own failure."""
     if rollout.failure is not None:
-        return rollout.failure.fault != "candidate" or rollout.value != 0 or "divides by zero" not in rollout.failure.message
+        return (
+            rollout.failure.fault != "candidate"
+            or rollout.value != 0
+            or not re.search("divides by zero|did not end within", rollout.failure.message)
+        )
     replies = [(call.reply, answer([dict(message) for message in call.messages])[1]) for call in rollout.trace.calls]
     mail = rollout.trace.calls[0].inputs["mail"]
     right = RULES[next(kind for kind in RULES if f"a {kind}" in mail)]

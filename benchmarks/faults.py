@@ -105,6 +105,28 @@ def blocking_feedback(bench: Bench, truth: Truth) -> Finding:
     return bench.finding(truth)
 
 
+def overdue_feedback(bench: Bench, truth: Truth) -> Finding:
+    """Feedback that never returns, with a time that a rollout may take: the run ends and names the example; mended, it goes on."""
+    with environment(GEPA_LITE_FAULT_FEEDBACK="block"):
+        bench.fails(["did not return within 1 s", "example"], workers=f"{WORKERS},timeout:1")
+    bench.session()
+    return bench.finding(truth)
+
+
+def overdue_program(workers: str) -> Scenario:
+    """A program that never returns on some mails, with a time that a rollout may take: scored as its failure, with words."""
+
+    def play(bench: Bench, truth: Truth) -> Finding:
+        with environment(GEPA_LITE_FAULT_PROGRAM="block"):
+            bench.session(workers=workers)
+        with RunStore.read(bench.folder) as store:
+            failed = [rollout for rollout in store.rollouts() if rollout.failure is not None and rollout.failure.kind == "deadline"]
+        bench.told.append((f"{len(failed)} rollouts are scored as the program's own failure", bool(failed)))
+        return bench.finding(truth, whole=False)
+
+    return play
+
+
 def killed(number: int, place: int) -> Scenario:
     """A signal at one event of the run, in a process of its own."""
 
@@ -223,6 +245,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "program that raises": hostile_program,
     "feedback that raises": raising_feedback,
     "feedback that blocks": blocking_feedback,
+    "feedback past its time": overdue_feedback,
+    "program past its time, in processes": overdue_program("processes:2,timeout:4"),
     **{f"SIGKILL at event {place}/{KILL_POINTS}": killed(signal.SIGKILL, place) for place in range(KILL_POINTS)},
     **{f"SIGTERM at event {place}/{KILL_POINTS}": killed(signal.SIGTERM, place) for place in range(KILL_POINTS)},
     "disk full": full_disk,
@@ -233,7 +257,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "worker processes dying": dying_workers,
 }
 
-_LIGHT = ("SIG", "disk full", "two writers", "feedback that blocks", "worker processes")
+_LIGHT = ("SIG", "disk full", "two writers", "feedback that blocks", "worker processes", "feedback past", "program past")
 
 
 def truth_of(folder: Path, *, judged: bool = False, client: str = "light") -> Truth:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gepa_lite.doctor.check import Effort, check
     from gepa_lite.doctor.checkup import Checkup
     from gepa_lite.errors import GepaLiteError, ModelError, RolloutError, RunError, UsageError
+    from gepa_lite.executors.workers import Workers
     from gepa_lite.exports.exporting import Exported, export
     from gepa_lite.exports.folder import import_prompts
     from gepa_lite.exports.verify import UnfaithfulExportError
@@ -121,6 +122,7 @@ _HOMES = {
     "Usage": "core.call",
     "UsageError": "errors",
     "WandbTracker": "trackers.wandb_tracker",
+    "Workers": "executors.workers",
     "Wrapped": "adapters.function.wrapped",
     "WrittenBack": "ship.write_back",
     "apply_prompts": "adapters.adapt",
@@ -208,6 +210,7 @@ __all__ = [
     "Usage",
     "UsageError",
     "WandbTracker",
+    "Workers",
     "Wrapped",
     "WrittenBack",
     "apply_prompts",

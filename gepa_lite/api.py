@@ -92,7 +92,7 @@ def optimize(
         run: a name under ``gepa_runs/`` or a folder; an existing run is resumed. Without it a name is made.
         replies_from: another run, by name or folder: a model's reply to a request that it paid for already is taken from there, at no cost. For a run that starts again with a changed feedback
             function or other settings.
-        workers: rollouts at once, in threads; ``"processes"`` or ``"processes:4"`` for programs and feedback that compute.
+        workers: rollouts at once, in threads; ``"processes"`` or ``"processes:4"`` for programs and feedback that compute; ``gl.Workers`` also says when one that hangs is given up.
         on_event: called with every committed event; see ``gepa_lite.core.events``.
         trackers: ``"mlflow"``, ``"wandb"``, ``"opentelemetry"``, or tracker objects (``docs/trackers.md``); one that fails is left behind, and the run goes on.
 
@@ -314,7 +314,7 @@ class Evaluation:
 
 
 def evaluate(
-    program: Any, examples: Any, *, feedback: FeedbackFunction | None = None, objective: Objective | None = None, workers: int = 16
+    program: Any, examples: Any, *, feedback: FeedbackFunction | None = None, objective: Objective | None = None, workers: WorkersSpec = 16
 ) -> Evaluation:
     """Score a program on examples, once, without a search and without a run on disk.
 
@@ -323,7 +323,7 @@ def evaluate(
         examples: as ``trainset`` of ``optimize``.
         feedback: as in ``optimize``.
         objective: direction and range of the scores.
-        workers: rollouts at once, in threads; ``"processes"`` or ``"processes:4"`` for programs and feedback that compute.
+        workers: rollouts at once, in threads; ``"processes"`` or ``"processes:4"`` for programs and feedback that compute; ``gl.Workers`` also says when one that hangs is given up.
 
     Raises:
         UsageError: an argument is wrong.

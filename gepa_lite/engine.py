@@ -45,8 +45,11 @@ class Engine:
         self._spec = spec
         self.meter = Meter(budget, store.paid().total)
         self.client = ModelClient(store, self.meter, Breaker(), allowed, spec.prices, earlier)
-        self._executor = ThreadExecutor(spec.workers.count)
-        self._processes = WorkerProcesses(spec.workers.count) if spec.workers.engine == "processes" else None
+        workers = spec.workers
+        processes = workers.engine == "processes"
+        # processes are ended by their own watch
+        self._executor = ThreadExecutor(workers.count, None if processes else workers.timeout)
+        self._processes = WorkerProcesses(workers.count, workers.timeout) if processes else None
         self._evaluator = Evaluator(self._runner, self._executor, store, allowed, observe)
 
     def evaluate(

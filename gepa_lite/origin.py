@@ -66,7 +66,7 @@ def python_origin(
         if isinstance(reflection_lm, Mapping)
         else _named(reflection_lm),
         "search": search_table(search),
-        "workers": workers,
+        "workers": workers if isinstance(workers, int | str) else str(workers),
         "obstacle": _obstacle(program, feedback, reflection_lm, search),
         "script": None if script is None else str(Path(script).absolute()),
         "module": None if spec is None else spec.name,

@@ -50,7 +50,10 @@ RunName = Annotated[
 ]
 WorkerCount = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Rollouts at once, in threads; 16 by default. processes or processes:4 for programs that compute."),
+    typer.Option(
+        metavar="N",
+        help="Rollouts at once, in threads; 16 by default. processes or processes:4 for programs that compute. With ,timeout:60 after it a rollout is given up after 60 s; after an hour by default.",
+    ),
 ]
 Samples = Annotated[int, typer.Option(metavar="N", min=1, max=3, help="Sample rollouts.")]
 

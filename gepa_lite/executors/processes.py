@@ -7,19 +7,23 @@ import multiprocessing
 import pickle
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
+from gepa_lite.core.call import Usage
 from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
 from gepa_lite.errors import RunError
 from gepa_lite.executors.shipping import Manifest, pack, portable
-from gepa_lite.executors.worker import Answer, Ask, Done, Job, serve
+from gepa_lite.executors.worker import Answer, Ask, Begun, Done, Job, Judging, serve
 from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.executor import RunRollout
 from gepa_lite.rollouts.judge import Judge
+from gepa_lite.rollouts.overdue import Attempt
 from gepa_lite.rollouts.rollout import PayForCall, RolloutRunner
 
 LIVES = 3
@@ -30,6 +34,14 @@ class _Lost(Exception):
     """The worker process ended under its rollout."""
 
 
+class _Overdue(Exception):
+    """The rollout took too long."""
+
+    def __init__(self, outcome: Callable[[], Rollout]) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
 class WorkerProcesses:
     """A set of worker processes that are started as they are needed and replaced where they die.
 
@@ -38,9 +50,11 @@ class WorkerProcesses:
 
     Args:
         count: processes at once, at least 1.
+        timeout: seconds that a rollout may take in its worker, which is ended then; None for any time.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, timeout: float | None = None) -> None:
+        self._timeout = timeout
         # spawn: a fork of a process with threads may deadlock
         self._context = multiprocessing.get_context("spawn")
         self._manifest = Manifest()
@@ -95,12 +109,15 @@ class WorkerProcesses:
         for _ in range(LIVES):
             worker = self._take()
             try:
-                rollout = worker.run(runner.pay, job)
+                rollout = worker.run(runner, job, self._timeout)
             except _Lost as lost:
                 last = str(lost)
                 self._drop(worker)
                 if self._closed:
                     raise RunError("the run is ending: its worker processes were stopped") from None
+            except _Overdue as overdue:
+                self._drop(worker)
+                return overdue.outcome()
             except BaseException:
                 self._free.put(worker)
                 raise
@@ -161,18 +178,25 @@ class _Worker:
         self._process.kill()
         self._process.join()
 
-    def run(self, pay: PayForCall, job: Job) -> Rollout:
+    def run(self, runner: RolloutRunner, job: Job, timeout: float | None) -> Rollout:
         """Run one rollout to its end.
 
         Raises:
             _Lost: the process died.
+            _Overdue: it took longer than the timeout.
             RunError: the rollout ended the run.
         """
         unseen = {name: data for name, data in job.parts.items() if name not in self._seen}
         self._send(dataclasses.replace(job, parts=unseen))
         self._seen.update(unseen)
+        attempt = Attempt()
+        attempt.objective = runner.objective
+        until: float | None = None
         while True:
             try:
+                if timeout is not None and until is not None and not self._pipe.poll(max(0.0, until - time.monotonic())):
+                    attempt.end()
+                    raise _Overdue(lambda: attempt.given_up(job.example, job.key, timeout))
                 message = self._pipe.recv()
             except (EOFError, OSError):
                 raise self._lost() from None
@@ -181,12 +205,22 @@ class _Worker:
                     raise message.error
                 assert message.rollout is not None
                 return message.rollout
-            self._callers.submit(self._pay, pay, message)
+            if isinstance(message, Begun):
+                until = None if timeout is None else time.monotonic() + timeout
+                continue
+            if isinstance(message, Judging):
+                attempt.judge()
+                continue
+            self._callers.submit(self._pay, runner.pay, message, attempt)
 
-    def _pay(self, pay: PayForCall, ask: Ask) -> None:
+    def _pay(self, pay: PayForCall, ask: Ask, attempt: Attempt) -> None:
         try:
             lm = self._manifest.model(ask.lm) if isinstance(ask.lm, int) else self._manifest.same(pickle.loads(ask.lm))
-            answer = Answer(ask.number, pay(lm, ask.request, role=ask.role, sample=ask.sample, address=ask.address), None)
+            counted: AbstractContextManager[list[Usage]] = attempt.calling() if ask.role == "task" else nullcontext([])
+            with counted as usages:
+                completion = pay(lm, ask.request, role=ask.role, sample=ask.sample, address=ask.address)
+                usages.append(completion.usage)
+            answer = Answer(ask.number, completion, None)
         except BaseException as error:
             answer = Answer(ask.number, None, portable(error))
         try:

@@ -19,6 +19,7 @@ from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.errors import UsageError
 from gepa_lite.executors.shipping import DistantLM, portable, unpack
 from gepa_lite.lm.protocol import LM, Completion, Request
+from gepa_lite.rollouts.overdue import Attempt, attempting
 from gepa_lite.rollouts.rollout import RolloutRunner
 
 
@@ -54,6 +55,16 @@ class Answer:
     number: int
     completion: Completion | None
     error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Worker to driver: what the rollout needs is imported, and it runs now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """Worker to driver: the program has ended, and the feedback function runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +111,11 @@ class _Line:
             data = pickle.dumps(Done(None, UsageError(words)))
         with self._lock:
             self._pipe.send_bytes(data)
+
+    def tell(self, stage: Begun | Judging) -> None:
+        """Tell the driver how far the rollout is."""
+        with self._lock:
+            self._pipe.send(stage)
 
     def next_job(self) -> Job:
         """Wait for work."""
@@ -149,7 +165,9 @@ def serve(pipe: Connection) -> None:
         try:
             parts.update({name: unpack(data) for name, data in job.parts.items()})
             runner = RolloutRunner(parts[job.program].with_prompts(job.texts), parts[job.judge], job.objective, line.pay)
-            done = Done(runner(job.example, job.key), None)
+            line.tell(Begun())
+            with attempting(Attempt(lambda: line.tell(Judging()))):
+                done = Done(runner(job.example, job.key), None)
         except BaseException as error:
             done = Done(None, portable(error))
         line.send(done)

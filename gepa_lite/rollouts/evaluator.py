@@ -64,7 +64,7 @@ class Evaluator:
         Raises:
             RunError: the run can't go on; rollouts that were running are finished and saved first.
         """
-        ref = self._executor.put(candidate.id, self._keep(self._runner(candidate)))
+        ref = self._executor.put(candidate.id, self._allowed(self._runner(candidate)), self._keep)
         jobs = {RolloutKey(candidate.id, example.id, sample): example for sample in samples for example in examples}
         rollouts = self._gather(ref, jobs, priority)
         again = {key: example for key, example in jobs.items() if rollouts[key].missing}
@@ -131,14 +131,15 @@ class Evaluator:
             # only now: who else waits for the same rollout and finds nothing here knows that it is on disk
             self._handed_in.pop(key, None)
 
-    def _keep(self, run: RunRollout) -> RunRollout:
-        def run_and_keep(example: Example, key: RolloutKey) -> Rollout:
+    def _allowed(self, run: RunRollout) -> RunRollout:
+        def run_if_allowed(example: Example, key: RolloutKey) -> Rollout:
             self._interrupted()
-            rollout = run(example, key)
-            if not rollout.missing:
-                # the worker goes on with the next one; who asked for the rollout gets it once it is on disk
-                self._handed_in[key] = self._store.hand_in_rollout(rollout)
-            self._observe(rollout, False)
-            return rollout
+            return run(example, key)
 
-        return run_and_keep
+        return run_if_allowed
+
+    def _keep(self, rollout: Rollout) -> None:
+        if not rollout.missing:
+            # the worker goes on with the next one; who asked for the rollout gets it once it is on disk
+            self._handed_in[rollout.key] = self._store.hand_in_rollout(rollout)
+        self._observe(rollout, False)

@@ -12,11 +12,14 @@ from gepa_lite.core.rollout import Rollout, RolloutKey
 RunRollout = Callable[[Example, RolloutKey], Rollout]
 
 
+Keep = Callable[[Rollout], None]
+
+
 class Executor(Protocol):
     """Runs rollouts at least once each; results are keyed, so a repeat does no harm."""
 
-    def put(self, ref: str, run: RunRollout) -> str:
-        """Make a candidate's program known under its content id, shipped once; returns the ref."""
+    def put(self, ref: str, run: RunRollout, keep: Keep) -> str:
+        """Make a candidate's program known under its content id, shipped once; returns the ref. ``keep`` is told of each rollout's outcome before its future is, once."""
         ...
 
     def submit(self, ref: str, example: Example, key: RolloutKey, priority: tuple[int, ...]) -> Future[Rollout]:

@@ -17,6 +17,7 @@ from gepa_lite.errors import ModelError, OutputError, RolloutError, RunError
 from gepa_lite.lm.protocol import LM, Completion, Request
 from gepa_lite.program.optimizable import Execution, Optimizable
 from gepa_lite.rollouts.judge import Judge
+from gepa_lite.rollouts.overdue import this_attempt
 
 
 class PayForCall(Protocol):
@@ -56,8 +57,14 @@ class RolloutRunner:
         judging: list[Usage] = []
         broken: list[ModelError | RunError] = []
 
+        attempt = this_attempt()
+        attempt.objective = self.objective
+
         def call_task(lm: LM, request: Request, occurrence: int) -> Completion:
-            return self.pay(lm, request, role="task", sample=key.sample, address=(occurrence,))
+            with attempt.calling() as usages:
+                completion = self.pay(lm, request, role="task", sample=key.sample, address=(occurrence,))
+                usages.append(completion.usage)
+            return completion
 
         def call_judge(lm: LM, request: Request, occurrence: int) -> Completion:
             try:
@@ -72,6 +79,7 @@ class RolloutRunner:
         failure = _failure(execution)
         feedback: Feedback | None = None
         if failure is None:
+            attempt.judge()
             try:
                 feedback = self.judge(example, execution.output, execution.trace, call_judge)
             except ModelError as error:

@@ -1,0 +1,112 @@
+"""A rollout that does not end: what is known of it while it runs, and what becomes of it when it is given up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from gepa_lite.core.call import Usage, total_usage
+from gepa_lite.core.example import Example
+from gepa_lite.core.feedback import Feedback, Objective
+from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
+from gepa_lite.errors import FeedbackError, RunError
+
+
+class Attempt:
+    """One rollout as it runs. Safe to use from many threads.
+
+    Attributes:
+        objective: gives an overdue program the worst of its range; set by who runs the rollout.
+        judging: the program has ended, and the feedback function runs.
+
+    Args:
+        told: told when the feedback function begins.
+    """
+
+    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
+        self.objective = Objective()
+        self.judging = False
+        self._told = told
+        self._lock = threading.Lock()
+        self._over = False
+        self._calling = 0
+        self._usages: list[Usage] = []
+
+    def judge(self) -> None:
+        """The program has ended: what follows is the feedback function."""
+        self.judging = True
+        self._told()
+
+    def end(self) -> bool:
+        """Claim the outcome: true for the first who asks, be it the rollout itself or who gives it up."""
+        with self._lock:
+            first, self._over = not self._over, True
+            return first
+
+    @contextmanager
+    def calling(self) -> Iterator[list[Usage]]:
+        """Around a model call of the program; its usage goes into the list.
+
+        Raises:
+            RunError: the rollout was given up: nothing more is paid for it.
+        """
+        with self._lock:
+            if self._over:
+                raise RunError("this rollout was given up: it makes no more calls")
+            self._calling += 1
+        found: list[Usage] = []
+        try:
+            yield found
+        finally:
+            with self._lock:
+                self._calling -= 1
+                self._usages += found
+
+    def given_up(self, example: Example, key: RolloutKey, seconds: float) -> Rollout:
+        """What an overdue rollout comes to.
+
+        A program that hangs is the candidate's failure, scored with the worst of the range; one that waits for a model is the world's, and missing.
+
+        Args:
+            example: that it ran on.
+            key: of the rollout.
+            seconds: it had.
+
+        Raises:
+            FeedbackError: it is the feedback function that hangs.
+        """
+        with self._lock:
+            waiting, usage = self._calling > 0, total_usage(self._usages)
+        if self.judging:
+            raise FeedbackError(
+                f"the feedback function did not return within {seconds:g} s (example {example.id}). Mend it, or give rollouts longer: workers=gl.Workers(..., timeout=). "
+                "What was paid is kept: start a run of another name with replies_from= this one; its model replies are not paid for again.",
+                example.id,
+            )
+        if waiting:
+            message = f"the rollout did not end within {seconds:g} s; a model call was still running"
+            return Rollout(key, None, None, failure=Failure("timeout", "world", message), usage=usage, seconds=seconds)
+        message = f"The program did not end within {seconds:g} s, and no model call was running."
+        worst = Feedback(self.objective.score(self.objective.worst), message)
+        failure = Failure("deadline", "candidate", message)
+        return Rollout(key, self.objective.value(worst.score), worst, failure=failure, usage=usage, seconds=seconds)
+
+
+_RUNNING: ContextVar[Attempt | None] = ContextVar("gepa_lite_attempt", default=None)
+
+
+def this_attempt() -> Attempt:
+    """The rollout that runs here; a fresh one where nobody watches."""
+    return _RUNNING.get() or Attempt()
+
+
+@contextmanager
+def attempting(attempt: Attempt) -> Iterator[None]:
+    """Make an attempt the one that runs here."""
+    token = _RUNNING.set(attempt)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
