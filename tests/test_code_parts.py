@@ -13,10 +13,11 @@ from gepa_lite.programs.paper import Papillon
 
 import gepa_lite as gl
 from gepa_lite.core.contract import Contract
-from gepa_lite.core.events import Proposed
+from gepa_lite.core.events import Proposed, Shortened
 from gepa_lite.errors import SandboxError, UsageError
 from gepa_lite.lm.protocol import Request
 from gepa_lite.sandbox.sandbox import Sandbox
+from gepa_lite.store.run_store import RunStore
 from gepa_lite.testing import ScriptedLM
 
 BOX = Sandbox(seconds=60, unconfined=True)
@@ -55,9 +56,19 @@ def test_a_search_rewrites_code_and_what_is_no_python_is_asked_for_once_more(tmp
         feedback=bbeh(),
         reflection_lm=ScriptedLM(reflect, name="reflector"),
         budget=gl.Budget(rollouts=120),
+        search=gl.Search(shorten=40),
         run=str(tmp_path / "run"),
     )
     assert result.program.prompts["extract"] == GOOD.strip()
+    with RunStore.read(tmp_path / "run") as store:
+        tried = {event.module for event in store.events() if isinstance(event, Shortened)}
+    assert "extract" not in tried
+    with pytest.raises(gl.UsageError, match="extract is code, not a prompt, and 'messages' holds prompts alone: use 'markdown' or 'py'"):
+        gl.export(result, "messages", tmp_path / "messages")
+    for name in ("markdown", "py"):
+        gl.export(result, name, tmp_path / f"agent.{name}")
+        written = tmp_path / f"agent.{name}"
+        assert "def extract(reply):" in "".join(each.read_text() for each in (written.iterdir() if written.is_dir() else [written]))
     assert gl.evaluate(result.program, ROWS[6:], feedback=bbeh()).mean == 1.0
     first = next(text for text in asked if "Python code of one step" in text)
     assert "def extract(reply):" in first

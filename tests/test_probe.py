@@ -195,6 +195,14 @@ def test_where_the_data_cannot_tell_it_says_so_and_takes_the_cheaper() -> None:
     assert "Nothing was refined" in str(none)
 
 
+def test_of_equal_rates_the_cheaper_one_is_recommended_and_called_so() -> None:
+    equal = {0: [True, False, True], 1: [True, False, True], 2: [False] * 3}
+    found = outcome_of(records(equal, [0.09, 0.01, 0.01]), ["dear", "cheap", "poor"], "done", Path("run"))
+    assert "Recommended, for now: cheap, the cheapest of those with the highest rate." in str(found)
+    ahead = outcome_of(records({0: [True, False, True], 1: [True, False, False]}, [0.01, 0.09]), ["a", "b"], "done", Path("run"))
+    assert "Recommended, for now: a, the highest rate." in str(ahead)
+
+
 def test_rounds_needed() -> None:
     assert rounds_needed(3, 3, 10) is None
     assert rounds_needed(0, 0, 0) is None

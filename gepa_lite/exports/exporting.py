@@ -101,6 +101,9 @@ def export(
     if verify_on is not None and verify_on < 0:
         raise UsageError(f"verify_on={verify_on}: 0 or more recorded examples are needed.")
     what = _source(source, program, run)
+    if what.code and not FORMATS[format].code:
+        carry = " or ".join(repr(name) for name, each in FORMATS.items() if each.code)
+        raise UsageError(f"{what.code[0]} is code, not a prompt, and {format!r} holds prompts alone: use {carry}, or the bundle as it is.")
     asked = verify_on if verify_on is not None else EXAMPLES if what.run is not None else 0
     if live and (what.program is None or not asked):
         raise UsageError("live=True needs the program and recorded examples to run it on: give program= and run=.")

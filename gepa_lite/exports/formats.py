@@ -23,24 +23,28 @@ class Format:
         write: writes it to a target, a path or what the tool takes for one.
         read: reads it back, as the tool does that it is for.
         in_place: it is written where it stays (a registry with versions of its own), so it can't be moved there once it is verified.
+        code: it holds texts as they are, so that code among them (``gl.Code``) is no prompt to who reads them.
     """
 
     words: str
     write: Callable[[Source, str], None]
     read: Callable[[Source, str], Reading]
     in_place: bool = False
+    code: bool = False
 
 
-def _files(words: str, write: Callable[[Source, Path], None], read: Callable[[Source, Path], Reading]) -> Format:
+def _files(words: str, write: Callable[[Source, Path], None], read: Callable[[Source, Path], Reading], *, code: bool = False) -> Format:
     """A format that is a file or a folder."""
-    return Format(words, lambda source, target: write(source, Path(target)), lambda source, target: read(source, Path(target)))
+    return Format(words, lambda source, target: write(source, Path(target)), lambda source, target: read(source, Path(target)), code=code)
 
 
 FORMATS: Mapping[str, Format] = {
     "dspy": _files("dspy's state file, for program.load", write_dspy, read_dspy),
     "langchain": _files("a folder of ChatPromptTemplate JSON files", write_langchain, read_langchain),
-    "markdown": _files("a folder of Markdown files, to be edited and read back by `gepa-lite import`", write_folder, read_folder),
+    "markdown": _files(
+        "a folder of Markdown files, to be edited and read back by `gepa-lite import`", write_folder, read_folder, code=True
+    ),
     "messages": _files("plain chat messages as JSON", write_messages, read_messages),
     "mlflow": Format("MLflow's prompt registry; PATH is its store, e.g. sqlite:///mlflow.db", write_mlflow, read_mlflow, in_place=True),
-    "py": _files("a Python module of plain constants, which needs no package", write_python, read_python),
+    "py": _files("a Python module of plain constants, which needs no package", write_python, read_python, code=True),
 }

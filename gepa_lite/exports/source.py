@@ -36,6 +36,11 @@ class Source:
         modules: Mapping[str, Mapping[str, Any]] = self.prompts.data["modules"]
         return modules
 
+    @property
+    def code(self) -> list[str]:
+        """The modules whose text is code (``gl.Code``)."""
+        return [path for path, module in self.modules.items() if (module.get("contract") or {}).get("form") == "python"]
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

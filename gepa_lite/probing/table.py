@@ -65,5 +65,10 @@ def _words(found: ProbeResult) -> list[str]:
     for row in (row for row in found.against if row.p >= 0.05):
         more = "" if row.needed is None else f"; a difference of this size would take about {row.needed} rounds to show"
         lines.append(f"The data can't tell {found.leader} from {row.name}: {row.won} rounds to {row.lost}, p = {row.p:.2f}{more}.")
-    why = "the highest rate" if found.recommended == leader.name else "the cheapest refinement of those"
+    if found.recommended != leader.name:
+        why = "the cheapest refinement of those"
+    elif any(each.rate == leader.rate for each in found.tried if each.name != leader.name):
+        why = "the cheapest of those with the highest rate"
+    else:
+        why = "the highest rate"
     return [*lines, f"Recommended, for now: {found.recommended}, {why}."]

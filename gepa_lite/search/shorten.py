@@ -40,14 +40,17 @@ class Cut:
 def next_cut(state: RunState, search: Search) -> Cut | None:
     """The longest sentence of the winner, weighed by its module's calls, that was not tried yet and that no start has. Pure.
 
-    The sentences of the seed and of other starts stay: their author may want them for reasons that no example shows.
+    The sentences of the seed and of other starts stay: their author may want them for reasons that no example shows. Code has no sentences.
     """
     assert state.started is not None
     winner = winner_of(state, search)
     # the same sentence may stand in a text twice: once dropped, its twin has a turn
     tried = {(event.module, event.sentence) for event in state.shortenings if event.status != "dropped"}
     cuts: list[tuple[float, Cut]] = []
+    rules = state.started.settings.get("contract", {}).get("modules", {})
     for module, text in winner.candidate.texts.items():
+        if rules.get(module, {}).get("form") == "python":
+            continue
         starts = [state.started.texts[module], *(start.texts[module] for start in state.started.starts)]
         own = {same_sentence(sentence) for start in starts for sentence in sentences_of(start)}
         for sentence in sentences_of(text):
