@@ -288,6 +288,29 @@ def test_a_run_of_another_process_is_locked(desk: Desk) -> None:
     assert "is being written by" in done.stderr
 
 
+def test_an_unknown_tracker_is_refused_before_a_call(desk: Desk) -> None:
+    done = desk.run("run", *desk.arguments, "--tracker", "abacus")
+    assert done.exit_code == 2
+    assert "trackers='abacus': one of 'mlflow', " in done.stderr
+    assert not desk.calls
+
+
+@pytest.mark.heavy
+def test_a_tracker_is_told_of_a_run_and_of_the_session_that_resumes_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{desk.folder / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    (desk.folder / "run.toml").write_text('trackers = ["mlflow"]\n')
+    first = desk.run("run", "run.toml", *desk.arguments, "--budget-rollouts", "40", "--run", "a")
+    assert first.exit_code == 0, first.stderr
+    again = desk.run("resume", "a", "--budget-rollouts", "80")
+    assert again.exit_code == 0, again.stderr
+    client = mlflow.MlflowClient(uri)
+    (told,) = client.search_runs([client.get_experiment_by_name("gepa_lite").experiment_id])
+    spent = [point.value for point in client.get_metric_history(told.info.run_id, "rollouts")]
+    assert spent[0] < spent[-1]
+
+
 def test_require_improved(desk: Desk) -> None:
     arguments = [argument for argument in desk.arguments if argument not in ("--test", "test.jsonl")]
     assert desk.run("run", *arguments, "--require-improved").exit_code == 5

@@ -44,6 +44,7 @@ class RunConfig(BaseModel):
         run: name or folder of the run; None makes a name.
         replies_from: as ``optimize`` takes it.
         workers: as ``optimize`` takes them.
+        trackers: names of trackers, as ``optimize`` takes them.
         out: where to write the prompts of a finished run.
     """
 
@@ -65,6 +66,7 @@ class RunConfig(BaseModel):
     run: str | None = None
     replies_from: str | None = None
     workers: int | str = 16
+    trackers: list[str] = Field(default_factory=list)
     out: Path | None = None
 
 

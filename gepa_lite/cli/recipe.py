@@ -33,6 +33,7 @@ class Recipe(BaseModel):
         contract: fields of ``gl.Contract`` by module path.
         prices: USD per million input and output tokens, by model.
         workers: as ``optimize`` takes them.
+        trackers: names of trackers that are told of each session.
         out: where to write the prompts of the finished run.
         imports: folders to import from.
         obstacle: why it can't be built again, in words.
@@ -56,6 +57,7 @@ class Recipe(BaseModel):
     contract: dict[str, dict[str, Any]] = Field(default_factory=dict)
     prices: dict[str, list[float]] = Field(default_factory=dict)
     workers: int | str = 16
+    trackers: list[str] = Field(default_factory=list)
     out: Path | None = None
     imports: list[Path] = Field(default_factory=list)
     obstacle: str | None = None
@@ -139,6 +141,7 @@ def recipe_of(config: RunConfig, file: Path | None) -> Recipe:
         contract=config.contract,
         prices=config.prices,
         workers=config.workers,
+        trackers=config.trackers,
         out=None if config.out is None else config.out.absolute(),
         imports=list(dict.fromkeys(folders)),
         folder=Path.cwd(),

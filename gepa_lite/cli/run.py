@@ -29,6 +29,7 @@ from gepa_lite.cli.run_options import (
     SearchFields,
     Starts,
     Test,
+    Trackers,
     Train,
     Val,
     WorkerCount,
@@ -61,6 +62,7 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
         str | None, typer.Option(metavar="RUN", help="Another run whose paid model replies are taken where they answer a call of this one.")
     ] = None,
     workers: WorkerCount = None,
+    tracker: Trackers = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the prompts of the finished run, e.g. to triage.prompts.json.")
     ] = None,
@@ -113,6 +115,7 @@ def run(  # noqa: PLR0913 - a command has as many parameters as options
         "run": name,
         "replies_from": replies_from,
         "workers": workers,
+        "trackers": tracker or None,
         "out": out,
     }
     settings = read_options(config, options)

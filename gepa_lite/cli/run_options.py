@@ -55,6 +55,14 @@ WorkerCount = Annotated[
         help="Rollouts at once, in threads; 16 by default. processes or processes:4 for programs that compute. With ,timeout:60 after it a rollout is given up after 60 s; after an hour by default.",
     ),
 ]
+Trackers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tracker",
+        metavar="NAME",
+        help="Tell mlflow, wandb or opentelemetry of the run, and of the sessions that resume it; may be repeated.",
+    ),
+]
 Samples = Annotated[int, typer.Option(metavar="N", min=1, max=3, help="Sample rollouts.")]
 
 

@@ -44,14 +44,15 @@ def execute_run(
         donor: the folder of a run whose paid replies are taken.
 
     Raises:
-        UsageError: the folder holds a run of other settings.
+        UsageError: the folder holds a run of other settings, or a tracker is not known or not installed.
         RunError: the run can't go on.
     """
     from gepa_lite.api import execute
     from gepa_lite.insight.progress import Progress
     from gepa_lite.origin import ORIGIN_KEY
+    from gepa_lite.trackers.opening import observers_of
 
-    observers: list[Observer] = []
+    observers: list[Observer] = [*observers_of(recipe.trackers, folder, prepared.spec.search.objective)]
     if not quiet:
         say(f"Run: {folder}")
         observers.append(Progress(prepared.spec.search.objective, state=state))
