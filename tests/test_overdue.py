@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import gepa_lite as gl
-from gepa_lite.errors import FeedbackError, RunError, UsageError
+from gepa_lite.errors import FeedbackError, ModelsDownError, RunError, UsageError
 from gepa_lite.executors.workers import Workers, read_workers
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.testing import ScriptedLM
@@ -110,6 +110,30 @@ def test_a_feedback_function_that_hangs_ends_the_run_and_names_the_example(gate:
         kept = list(store.rollouts())
     assert kept
     assert all(rollout.value == 1.0 for rollout in kept)
+
+
+class Marker(gl.Program):
+    """A judge that is a model."""
+
+    mark = gl.Module("reply -> mark: float", "Mark the reply from 0 to 1.")
+
+    def forward(self, reply: str) -> gl.Outputs:
+        return self.mark(reply=reply)
+
+
+def test_a_judge_that_waits_for_its_model_is_an_outage_not_a_broken_feedback_function(gate: threading.Event) -> None:
+    def slow(request: gl.Request) -> str:
+        gate.wait()
+        return "1.0"
+
+    judge = Marker(lm=ScriptedLM(slow, name="judge"))
+    with pytest.raises(ModelsDownError, match=r"did not end within 0\.5 s; a model call was still running"):
+        gl.evaluate(
+            echo(gate),
+            WORDS[:2],
+            feedback=lambda example, output: float(judge(reply=output["reply"]).mark),
+            workers=Workers(2, timeout=0.5),
+        )
 
 
 def test_threads_that_can_t_be_stopped_end_the_run_once_there_are_too_many(gate: threading.Event) -> None:

@@ -10,11 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from gepa_lite.core.call import Usage
 from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
 from gepa_lite.errors import RunError
@@ -216,10 +214,10 @@ class _Worker:
     def _pay(self, pay: PayForCall, ask: Ask, attempt: Attempt) -> None:
         try:
             lm = self._manifest.model(ask.lm) if isinstance(ask.lm, int) else self._manifest.same(pickle.loads(ask.lm))
-            counted: AbstractContextManager[list[Usage]] = attempt.calling() if ask.role == "task" else nullcontext([])
-            with counted as usages:
+            with attempt.calling() as usages:
                 completion = pay(lm, ask.request, role=ask.role, sample=ask.sample, address=ask.address)
-                usages.append(completion.usage)
+                if ask.role == "task":
+                    usages.append(completion.usage)
             answer = Answer(ask.number, completion, None)
         except BaseException as error:
             answer = Answer(ask.number, None, portable(error))

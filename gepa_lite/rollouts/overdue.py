@@ -47,7 +47,7 @@ class Attempt:
 
     @contextmanager
     def calling(self) -> Iterator[list[Usage]]:
-        """Around a model call of the program; its usage goes into the list.
+        """Around a model call, of the program or of the feedback function; the program's usage goes into the list.
 
         Raises:
             RunError: the rollout was given up: nothing more is paid for it.
@@ -67,7 +67,7 @@ class Attempt:
     def given_up(self, example: Example, key: RolloutKey, seconds: float) -> Rollout:
         """What an overdue rollout comes to.
 
-        A program that hangs is the candidate's failure, scored with the worst of the range; one that waits for a model is the world's, and missing.
+        A program that hangs is the candidate's failure, scored with the worst of the range; a rollout that waits for a model, the judge's included, is missing.
 
         Args:
             example: that it ran on.
@@ -79,15 +79,15 @@ class Attempt:
         """
         with self._lock:
             waiting, usage = self._calling > 0, total_usage(self._usages)
+        if waiting:
+            message = f"the rollout did not end within {seconds:g} s; a model call was still running"
+            return Rollout(key, None, None, failure=Failure("timeout", "world", message), usage=usage, seconds=seconds)
         if self.judging:
             raise FeedbackError(
                 f"the feedback function did not return within {seconds:g} s (example {example.id}). Mend it, or give rollouts longer: workers=gl.Workers(..., timeout=). "
                 "What was paid is kept: start a run of another name with replies_from= this one; its model replies are not paid for again.",
                 example.id,
             )
-        if waiting:
-            message = f"the rollout did not end within {seconds:g} s; a model call was still running"
-            return Rollout(key, None, None, failure=Failure("timeout", "world", message), usage=usage, seconds=seconds)
         message = f"The program did not end within {seconds:g} s, and no model call was running."
         worst = Feedback(self.objective.score(self.objective.worst), message)
         failure = Failure("deadline", "candidate", message)

@@ -68,7 +68,8 @@ class RolloutRunner:
 
         def call_judge(lm: LM, request: Request, occurrence: int) -> Completion:
             try:
-                completion = self.pay(lm, request, role="judge", sample=key.sample, address=("judge", occurrence))
+                with attempt.calling():
+                    completion = self.pay(lm, request, role="judge", sample=key.sample, address=("judge", occurrence))
             except (ModelError, RunError) as error:
                 broken.append(error)
                 raise
