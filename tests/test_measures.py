@@ -250,6 +250,16 @@ def test_measures_of_a_run(tmp_path: Path) -> None:
     assert found.all.low < found.all.rate < found.all.high
     assert set(found.modules) == {"gist", "route"}
     assert set(found.models) == {"reflector"}
+    means = [member.mean for member in result.candidates]
+    above = [
+        place for place, mean in enumerate(means) if place and mean is not None and mean > max(m for m in means[:place] if m is not None)
+    ]
+    assert above
+    with Browse(tmp_path / "r") as browse:
+        # two proposals of one step may be joined in one child
+        brought = sum(attempt.child in above for attempt in read_trail(browse).attempts)
+    assert found.all.breakthroughs == found.models["reflector"].breakthroughs == brought >= len(above)
+    assert found.all.novelty == pytest.approx(found.mean_novelty)
     assert sum(found.reasons.values()) == len(state.proposals) + len(state.merges)
     assert sum(found.rollouts.values()) == state.spend.rollouts
     assert result.test is not None

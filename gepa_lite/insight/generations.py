@@ -43,10 +43,12 @@ class Rates:
         accepted: that passed the acceptance rule.
         validated: accepted ones whose child is in the pool with a mean.
         validated_better: of these, with a higher validation mean than the parent.
+        breakthroughs: whose child had a higher validation mean than every candidate before it.
         rate: local refinement rate, ``refined / valid``; NaN where nothing is valid.
         low: lower end of its 95 % Wilson interval.
         high: upper end.
         distance: mean parent-child distance of valid proposals, of the whole candidate; NaN where none was measured.
+        novelty: mean distance of their texts to the nearest earlier candidate, siblings apart; NaN where none was measured.
         usd: what the proposals cost, reflection and minibatch; None where a price is unknown.
         usd_per_refinement: ``usd / refined``; None where there is none.
     """
@@ -57,10 +59,12 @@ class Rates:
     accepted: int
     validated: int
     validated_better: int
+    breakthroughs: int
     rate: float
     low: float
     high: float
     distance: float
+    novelty: float
     usd: float | None
     usd_per_refinement: float | None
 
@@ -133,6 +137,10 @@ class TextCourse:
         self._place = {attempt.seq: len(self._first) + number for number, attempt in enumerate(self.measured)}
         self.distances = self._parent_distances()
         self.novelties = self._novelties()
+        self._novelty_at = {
+            attempt.seq: value for attempt, value in zip(self.measured, self.novelties, strict=True) if not math.isnan(value)
+        }
+        self._leaders = self._new_leaders()
         self.sigma = kernel_width(_euclidean(self._points[-500:])) if len(self._points) > 1 else 1.0
 
     def rates(self, attempts: Sequence[Attempt]) -> Rates:
@@ -144,6 +152,7 @@ class TextCourse:
         children = [(nodes[a.child].mean, nodes[a.parents[0]].mean) for a in attempts if a.child is not None]
         pairs = [(child, parent) for child, parent in children if child is not None and parent is not None]
         steps = [self.distances[attempt.seq] for attempt in valid if attempt.seq in self.distances]
+        new = [self._novelty_at[attempt.seq] for attempt in valid if attempt.seq in self._novelty_at]
         prices = [attempt.usd for attempt in attempts]
         usd = None if None in prices else math.fsum(price for price in prices if price is not None)
         return Rates(
@@ -153,13 +162,25 @@ class TextCourse:
             accepted=sum(attempt.status == "accepted" for attempt in attempts),
             validated=len(pairs),
             validated_better=sum(child > parent for child, parent in pairs),
+            breakthroughs=sum(a.child in self._leaders for a in attempts if a.child is not None),
             rate=count / len(valid) if valid else math.nan,
             low=low,
             high=high,
             distance=float(np.mean(steps)) if steps else math.nan,
+            novelty=float(np.mean(new)) if new else math.nan,
             usd=usd,
             usd_per_refinement=usd / count if usd is not None and count else None,
         )
+
+    def _new_leaders(self) -> set[int]:
+        """The candidates whose validation mean was above all before them."""
+        found: set[int] = set()
+        best: float | None = None
+        for node in self.trail.nodes:
+            if node.mean is not None and (best is None or node.mean > best):
+                found.add(node.index)
+                best = node.mean
+        return found
 
     @property
     def normalised_novelties(self) -> dict[int, float]:

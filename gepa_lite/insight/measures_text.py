@@ -20,7 +20,7 @@ def measures_text(measures: Measures, advice: Sequence[Advice]) -> str:
 
 
 def _rates(measures: Measures) -> str:
-    head = f"{'':<24}{'proposals':>10}{'valid':>7}{'refined':>9}{'rate':>7}   {'95 % interval':<15}{'distance':>9}{'USD each':>10}"
+    head = f"{'':<24}{'proposals':>10}{'valid':>7}{'refined':>9}{'rate':>7}   {'95 % interval':<15}{'distance':>9}{'novelty':>9}{'best yet':>9}{'USD each':>10}"
     rows = [head, _rate_row("all", measures.all)]
     if len(measures.modules) > 1:
         rows += [_rate_row(f"module {path}", rates) for path, rates in measures.modules.items()]
@@ -40,7 +40,7 @@ def _rate_row(name: str, rates: Rates) -> str:
     usd = "unknown" if rates.usd is None else "-" if not rates.usd_per_refinement else f"{rates.usd_per_refinement:.4f}"
     return (
         f"{name[:23]:<24}{rates.proposals:>10}{rates.valid:>7}{rates.refined:>9}{number(rates.rate, '.2f'):>7}   "
-        f"{interval:<15}{number(rates.distance, '.3f'):>9}{usd:>10}"
+        f"{interval:<15}{number(rates.distance, '.3f'):>9}{number(rates.novelty, '.3f'):>9}{rates.breakthroughs:>9}{usd:>10}"
     )
 
 
