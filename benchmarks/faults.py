@@ -33,8 +33,8 @@ PASSING = ("rate_limit", "server", "hang", "cut", "empty", "bad_utf8", "wrong_ty
 LASTING = ("unauthorized", "forbidden", "not_found", "bad_request", "quota", *PASSING)
 IN_FLIGHT = WORKERS + FAN
 """Calls that can be under way at once: the rollouts' and the proposals'."""
-KILL_POINTS = 12
-"""Events of the run at which a process is killed, evenly over all that it commits."""
+KILL_POINTS = 17
+"""Events of the run, at each of which a process is killed."""
 
 
 Scenario = Callable[[Bench, Truth], Finding]
@@ -113,12 +113,14 @@ def overdue_feedback(bench: Bench, truth: Truth) -> Finding:
     return bench.finding(truth)
 
 
-def overdue_program(workers: str) -> Scenario:
-    """A program that never returns on some mails, with a time that a rollout may take: scored as its failure, with words."""
+def overdue_program(*, first_in_threads: bool) -> Scenario:
+    """A program that never returns on some mails, with a time that a rollout may take: scored as its failure, with words. In threads too many are left behind, and the run goes on in processes."""
 
     def play(bench: Bench, truth: Truth) -> Finding:
         with environment(GEPA_LITE_FAULT_PROGRAM="block"):
-            bench.session(workers=workers)
+            if first_in_threads:
+                bench.fails(["did not end within 1 s", "processes"], workers=f"{WORKERS},timeout:1")
+            bench.session(workers="processes:2,timeout:4")
         with RunStore.read(bench.folder) as store:
             failed = [rollout for rollout in store.rollouts() if rollout.failure is not None and rollout.failure.kind == "deadline"]
         bench.told.append((f"{len(failed)} rollouts are scored as the program's own failure", bool(failed)))
@@ -131,7 +133,8 @@ def killed(number: int, place: int) -> Scenario:
     """A signal at one event of the run, in a process of its own."""
 
     def play(bench: Bench, truth: Truth) -> Finding:
-        at = 1 + place * (len(truth.events) - 1) // KILL_POINTS
+        assert len(truth.events) == KILL_POINTS
+        at = 1 + place
         done = bench.process(GEPA_LITE_FAULT_KILL=f"{number}:{at}")
         bench.told.append(("", done.returncode == -number))
         bench.allowance = IN_FLIGHT
@@ -246,7 +249,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "feedback that raises": raising_feedback,
     "feedback that blocks": blocking_feedback,
     "feedback past its time": overdue_feedback,
-    "program past its time, in processes": overdue_program("processes:2,timeout:4"),
+    "program past its time, in processes": overdue_program(first_in_threads=False),
+    "program past its time, in threads": overdue_program(first_in_threads=True),
     **{f"SIGKILL at event {place}/{KILL_POINTS}": killed(signal.SIGKILL, place) for place in range(KILL_POINTS)},
     **{f"SIGTERM at event {place}/{KILL_POINTS}": killed(signal.SIGTERM, place) for place in range(KILL_POINTS)},
     "disk full": full_disk,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -197,3 +198,66 @@ def test_what_is_no_number_of_workers_is_refused(spec: Any) -> None:
 def test_workers_are_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"{list(wrong)[-1]}="):
         gl.Workers(**wrong)
+
+
+class Blocking(gl.Program):
+    """A coroutine that blocks the event loop that all share, on one word."""
+
+    say = gl.Module("word -> reply", "Repeat the word.")
+    gate: Any = None
+
+    async def forward(self, word: str) -> gl.Outputs:
+        if word == "two":
+            self.gate.wait()
+        await asyncio.sleep(0.05)
+        return await self.say.acall(word=word)
+
+
+@pytest.mark.parametrize("workers", [2, 6])
+def test_a_coroutine_that_blocks_the_loop_of_all_is_its_own_candidate_s_failure_and_no_other_s(workers: int, gate: threading.Event) -> None:
+    blocking = Blocking(lm=ScriptedLM("a word", name="task"))
+    blocking.gate = gate
+    result = gl.evaluate(blocking, WORDS, feedback=lambda example, output: 1.0, workers=Workers(workers, timeout=1))
+    assert [rollout.value for rollout in result.rollouts] == [1.0, 0.0, 1.0, 1.0, 1.0, 1.0]
+    failure = result.rollouts[1].failure
+    assert failure is not None
+    assert (failure.kind, failure.fault) == ("deadline", "candidate")
+
+
+def test_feedback_that_blocks_the_loop_of_all_is_named_by_its_own_example(gate: threading.Event) -> None:
+    async def judge(example: gl.Example, output: Any) -> float:
+        if example["word"] == "two":
+            gate.wait()
+        await asyncio.sleep(0.05)
+        return 1.0
+
+    with pytest.raises(FeedbackError, match=r"did not return within 1 s") as caught:
+        gl.evaluate(echo(gate), WORDS, feedback=judge, workers=Workers(6, timeout=1))
+    assert caught.value.example_id == gl.evaluate(echo(gate), WORDS[1:2], feedback=right).rollouts[0].key.example_id
+
+
+def test_code_whose_model_calls_are_not_seen_beforehand_is_missing_never_a_score(gate: threading.Event) -> None:
+    def function(word: str, prompts: Any) -> str:
+        if word == "two":
+            gate.wait()
+        return word
+
+    wrapped = gl.wrap(function, prompts={"style": "Repeat the word."})
+    result = gl.evaluate(wrapped, WORDS, feedback=lambda example, output: 1.0, workers=Workers(6, timeout=0.5))
+    assert [rollout.value for rollout in result.rollouts] == [1.0, None, 1.0, 1.0, 1.0, 1.0]
+    failure = result.rollouts[1].failure
+    assert failure is not None
+    assert (failure.kind, failure.fault) == ("timeout", "world")
+    assert "can't be seen from here" in failure.message
+
+
+def test_which_wrapped_functions_hang_by_their_own_fault_alone() -> None:
+    def held(**options: Any) -> bool:
+        return gl.wrap(lambda word, prompts: word, prompts={"style": "Repeat it."}, **options).calls_held
+
+    assert held(lm="openai/gpt-4.1-mini")
+    assert held(record=gl.proxy("http://127.0.0.1:9/v1"))
+    assert not held()
+    assert not held(record="litellm")
+    assert not held(record=gl.spans())
+    assert not held(lm="openai/gpt-4.1-mini", record=[gl.proxy("http://127.0.0.1:9/v1"), "litellm"])

@@ -10,7 +10,8 @@ import pytest
 
 import gepa_lite as gl
 from gepa_lite.search.reply import UnusableReply, extract_prompt
-from tests.triage import program, reflector, rows
+from gepa_lite.testing import ScriptedLM
+from tests.triage import Triage, program, reflector, rows
 
 DOCS = Path(__file__).parent.parent / "docs" / "peer-faults.md"
 
@@ -65,3 +66,39 @@ def test_gepa_15_the_same_settings_can_be_used_twice(tmp_path: Path) -> None:
     )
     assert first.prompts == second.prompts
     assert list(first.state.proposals) == list(second.state.proposals)
+
+
+class Failing(Triage):
+    """It never gets as far as an answer."""
+
+    def forward(self, message: str) -> gl.Outputs:
+        raise OSError("the index is gone")
+
+
+def test_gepa_13_a_program_that_always_fails_ends_within_its_budget(tmp_path: Path) -> None:
+    failing = Failing(lm=ScriptedLM("never asked", name="task"))
+    result = gl.optimize(
+        failing, rows(8, 1), rows(8, 2), reflection_lm=reflector(), budget=gl.Budget(rollouts=60), run=tmp_path / "run", workers=4
+    )
+    assert result.validation.after == 0.0
+    assert result.prompts == result.seed_prompts
+    assert result.state.spend.rollouts <= 60
+
+
+def test_the_field_an_unchanged_prompt_is_no_success(tmp_path: Path) -> None:
+    def same(request: gl.Request) -> str:
+        return f"<prompt>{request.messages[0]['content'].split('<current>')[1].split('</current>')[0].strip()}</prompt>"
+
+    result = gl.optimize(
+        program(),
+        rows(8, 1),
+        rows(8, 2),
+        testset=rows(12, 3),
+        reflection_lm=ScriptedLM(same, name="reflector"),
+        budget=gl.Budget(rollouts=120),
+        run=tmp_path / "run",
+    )
+    assert result.prompts == result.seed_prompts
+    assert result.verdict == "not shown"
+    assert "improved" not in str(result).splitlines()[0]
+    assert len(result.candidates) == 1

@@ -72,6 +72,10 @@ class NativeProgram:
         return True
 
     @property
+    def calls_held(self) -> bool:
+        return True
+
+    @property
     def fingerprint(self) -> str:
         return self._program.fingerprint
 

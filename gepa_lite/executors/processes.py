@@ -188,7 +188,7 @@ class _Worker:
         self._send(dataclasses.replace(job, parts=unseen))
         self._seen.update(unseen)
         attempt = Attempt()
-        attempt.objective = runner.objective
+        attempt.objective, attempt.calls_held = runner.objective, runner.program.calls_held
         until: float | None = None
         while True:
             try:

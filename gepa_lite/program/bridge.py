@@ -1,38 +1,21 @@
-"""The one bridge between worker threads and coroutines, both ways.
-
-All async forwards of a process share one event loop in a thread of its own, since global async clients bind to a loop.
-"""
+"""The one bridge between worker threads and coroutines, both ways."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
 import contextvars
-import threading
 from collections.abc import Callable, Coroutine
 from functools import cache, partial
 from typing import Any, ParamSpec, TypeVar
+
+from gepa_lite.program.shared_loop import is_shared, run_there
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_WAITING = 1024
 """Threads are made only as calls come; a thread that waits for another's call takes one too."""
-
-_starting = threading.Lock()
-
-
-@cache
-def _new_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="gepa-lite-async", daemon=True).start()
-    return loop
-
-
-def _shared_loop() -> asyncio.AbstractEventLoop:
-    # cache alone could start two loops when two threads come first at once
-    with _starting:
-        return _new_loop()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -67,23 +50,6 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     Works in any thread, also where another event loop runs. Called from the shared loop itself, e.g. by an async feedback function that calls
     an async program without ``await program.acall(...)``, it blocks that loop and runs the coroutine on a loop of its own.
     """
-    loop = _shared_loop()
-    if _running_loop() is loop:
+    if is_shared(_running_loop()):
         return _on_a_loop_of_its_own(coroutine)
-    context = contextvars.copy_context()
-    done: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-    def start() -> None:
-        task = loop.create_task(coroutine, context=context)
-        task.add_done_callback(finish)
-
-    def finish(task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            done.cancel()
-        elif (error := task.exception()) is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(task.result())
-
-    loop.call_soon_threadsafe(start)
-    return done.result()
+    return run_there(coroutine)

@@ -110,6 +110,11 @@ class Optimizable(Protocol):
         ...
 
     @property
+    def calls_held(self) -> bool:
+        """Whether every model call of its reaches the run before it is made: only then is a hang told from a model that does not answer."""
+        ...
+
+    @property
     def fingerprint(self) -> str:
         """A hash of what fixes its behaviour beside texts and models; a resumed run must have the same."""
         ...

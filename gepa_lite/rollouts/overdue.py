@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 
 from gepa_lite.core.call import Usage, total_usage
 from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Feedback, Objective
 from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
 from gepa_lite.errors import FeedbackError, RunError
+from gepa_lite.program.shared_loop import BLOCKED, held_up, leave_loop
 
 
 class Attempt:
@@ -19,6 +20,7 @@ class Attempt:
 
     Attributes:
         objective: gives an overdue program the worst of its range; set by who runs the rollout.
+        calls_held: whether every model call of the program is known here while it runs; set likewise.
         judging: the program has ended, and the feedback function runs.
 
     Args:
@@ -27,11 +29,13 @@ class Attempt:
 
     def __init__(self, told: Callable[[], None] = lambda: None) -> None:
         self.objective = Objective()
+        self.calls_held = True
         self.judging = False
         self._told = told
         self._lock = threading.Lock()
         self._over = False
         self._calling = 0
+        self._held_up = False
         self._usages: list[Usage] = []
 
     def judge(self) -> None:
@@ -67,7 +71,8 @@ class Attempt:
     def given_up(self, example: Example, key: RolloutKey, seconds: float) -> Rollout:
         """What an overdue rollout comes to.
 
-        A program that hangs is the candidate's failure, scored with the worst of the range; a rollout that waits for a model, the judge's included, is missing.
+        A program that hangs is the candidate's failure, scored with the worst of the range. What waits for a model, the judge's included, or may wait for one that is not seen here, is missing; so is
+        what waits for an event loop that another rollout blocks.
 
         Args:
             example: that it ran on.
@@ -77,10 +82,17 @@ class Attempt:
         Raises:
             FeedbackError: it is the feedback function that hangs.
         """
+        outage = self._blocked()
         with self._lock:
             waiting, usage = self._calling > 0, total_usage(self._usages)
         if waiting:
-            message = f"the rollout did not end within {seconds:g} s; a model call was still running"
+            outage = "a model call was still running"
+        elif not self.calls_held and not self.judging:
+            outage = (
+                outage or "whether a model call of its own was still running can't be seen from here (gl.wrap, lm= or record=gl.proxy())"
+            )
+        if outage is not None:
+            message = f"the rollout did not end within {seconds:g} s; {outage}"
             return Rollout(key, None, None, failure=Failure("timeout", "world", message), usage=usage, seconds=seconds)
         if self.judging:
             raise FeedbackError(
@@ -92,6 +104,21 @@ class Attempt:
         worst = Feedback(self.objective.score(self.objective.worst), message)
         failure = Failure("deadline", "candidate", message)
         return Rollout(key, self.objective.value(worst.score), worst, failure=failure, usage=usage, seconds=seconds)
+
+    def _blocked(self) -> str | None:
+        """Words where another rollout blocks the event loop that this one waits for. Where this one blocks it, the others get a new one."""
+        holder = None if self._held_up else held_up(self._mine)
+        if holder is None:
+            return BLOCKED if self._held_up else None
+        mine = holder.context is not None and self._mine(holder.context)
+        if mine or holder.context is None:
+            for context in leave_loop(self._mine):
+                if (other := context.get(_RUNNING)) is not None:
+                    other._held_up = True
+        return None if mine else BLOCKED
+
+    def _mine(self, context: Context) -> bool:
+        return context.get(_RUNNING) is self
 
 
 _RUNNING: ContextVar[Attempt | None] = ContextVar("gepa_lite_attempt", default=None)

@@ -58,7 +58,7 @@ class RolloutRunner:
         broken: list[ModelError | RunError] = []
 
         attempt = this_attempt()
-        attempt.objective = self.objective
+        attempt.objective, attempt.calls_held = self.objective, self.program.calls_held
 
         def call_task(lm: LM, request: Request, occurrence: int) -> Completion:
             with attempt.calling() as usages:

@@ -138,6 +138,10 @@ class DspyProgram:
     def metered(self) -> bool:
         return True
 
+    @property
+    def calls_held(self) -> bool:
+        return True
+
     @cached_property
     def fingerprint(self) -> str:
         modules = [value for _, value in reachable(self._program) if is_dspy_module(value)]

@@ -107,6 +107,10 @@ class Wrapped:
         return self._lm is not None or bool(self._sources)
 
     @property
+    def calls_held(self) -> bool:
+        return self.metered and all(source.holds for source in self._sources)
+
+    @property
     def parts(self) -> dict[str, Part]:
         model = "" if self._lm is None else self._lm.describe().name
         return {

@@ -26,6 +26,10 @@ from gepa_lite.prompting import last_read
 class LiteLLMCalls:
     """Implements ``CallSource``: adds callbacks to ``litellm.callbacks``, which do nothing outside of rollouts."""
 
+    @property
+    def holds(self) -> bool:
+        return False
+
     def listen(self) -> None:
         litellm = load_litellm()
         for logger in _loggers():

@@ -108,6 +108,11 @@ class Proxy:
         """The same for ``httpx.AsyncClient``."""
         self.stamp(request)
 
+    @property
+    def holds(self) -> bool:
+        """See ``scope.CallSource``."""
+        return True
+
     def listen(self) -> None:
         """See ``scope.CallSource``.
 

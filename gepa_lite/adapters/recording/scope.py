@@ -30,6 +30,11 @@ OTHER = "(other calls)"
 class CallSource(Protocol):
     """Where calls of the user's own code are seen: a proxy, callbacks, spans. It must survive pickling, for worker processes."""
 
+    @property
+    def holds(self) -> bool:
+        """Whether a call comes here before it is made, and not only once it has its answer."""
+        ...
+
     def listen(self) -> None:
         """Begin to watch, in this process; called before every rollout, so it costs nothing the second time."""
         ...

@@ -58,6 +58,10 @@ class Spans:
         # a provider stays in its process: a worker process has its own
         return Spans, ()
 
+    @property
+    def holds(self) -> bool:
+        return False
+
     def listen(self) -> None:
         """Add itself to the provider, once.
 

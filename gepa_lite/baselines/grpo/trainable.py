@@ -71,6 +71,10 @@ class Trainable:
         return self._inner.metered
 
     @property
+    def calls_held(self) -> bool:
+        return self._inner.calls_held
+
+    @property
     def fingerprint(self) -> str:
         return self._inner.fingerprint
 
