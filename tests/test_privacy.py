@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 import gepa_lite as gl
 from gepa_lite.cli.app import app
-from gepa_lite.core.events import Event, RunStarted
-from gepa_lite.errors import RunLockedError, UsageError
+from gepa_lite.core.closing_events import Shortened
+from gepa_lite.core.events import Event, RunStarted, SetAside
+from gepa_lite.errors import ModelTimeoutError, RunLockedError, UsageError
 from gepa_lite.insight.stored import read_run
 from gepa_lite.store.bare import WITHHELD, bare_event
 from gepa_lite.store.run_store import RunStore
@@ -102,6 +103,46 @@ def test_nothing_of_messages_and_inputs_is_written_and_the_course_is_the_same(
     assert private_run.prompts == open_run.prompts
     assert len(private_run.candidates) > 1
     assert private_run.costs.paid == open_run.costs.paid
+
+
+def failing(folder: Path, keep: bool) -> gl.Result[Any]:
+    """One validation example never gets a score, and the endpoint's words quote it."""
+    validation = rows(20, 2)
+    sick = validation[7]["message"]
+
+    def script(request: gl.Request) -> Any:
+        return ModelTimeoutError("no reply to zebra-input") if sick in request.messages[-1]["content"] else answer(request)
+
+    lm, reflector = ScriptedLM(script, name="task"), ScriptedLM(reflect, name="reflector")
+    search = gl.Search(seed=5, store_messages=keep)
+    return gl.optimize(
+        Private(lm=lm),
+        rows(12, 1),
+        validation,
+        reflection_lm=reflector,
+        budget=gl.Budget(rollouts=120),
+        search=search,
+        run=folder,
+        workers=1,
+    )
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_error_of_an_example_that_is_set_aside_is_not_kept(keep: bool, tmp_path: Path) -> None:
+    assert failing(tmp_path / "r", keep).state.set_aside is not None
+    if keep:
+        assert b"zebra-input" in found_in(tmp_path / "r")
+        gl.purge(tmp_path / "r")
+    (aside,) = (event for event in events_of(tmp_path / "r") if isinstance(event, SetAside))
+    assert aside.reason == WITHHELD
+    assert len(aside.example_ids) == 1
+    assert found_in(tmp_path / "r") == set()
+
+
+@pytest.mark.parametrize(("status", "reason"), [("void", WITHHELD), ("kept", "words of the run or of a model")])
+def test_a_shorter_prompt_that_an_outage_stopped_keeps_no_error(status: Any, reason: str) -> None:
+    event = Shortened(0, "route", "One sentence.", status, "words of the run or of a model", {"route": "The rest."})
+    assert bare_event(event) == dataclasses.replace(event, reason=reason)
 
 
 def test_nothing_is_written_while_it_goes_on_either(tmp_path: Path) -> None:

@@ -148,6 +148,19 @@ def test_texts_are_texts_and_lines_of_a_megabyte_stay_within_the_page(address: s
     assert found.noise == []
 
 
+def test_a_report_and_its_tables_stay_within_a_phone(root: Path, tmp_path: Path, watched: Callable[..., Watched]) -> None:
+    found = watched(viewport={"width": 375, "height": 800}, offline=True)
+    path = tmp_path / "good.html"
+    path.write_text(gl.report_html(root / "good"), encoding="utf-8")
+    found.page.goto(path.as_uri())
+    assert found.page.get_by_role("region", name="Seed and winner").count() == 1
+    assert found.page.evaluate("document.documentElement.scrollWidth") <= 375
+    lines = found.page.get_by_role("columnheader", name="95 % interval").first.evaluate(
+        "cell => cell.clientHeight / parseFloat(getComputedStyle(cell).lineHeight)"
+    )
+    assert lines < 2, "an interval is not broken within a word"
+
+
 def test_everything_can_be_reached_by_keyboard(address: str, watched: Callable[..., Watched]) -> None:
     found = watched()
     found.page.goto(f"{address}/run/good")

@@ -98,7 +98,7 @@ def novelty_chart(course: TextCourse) -> Markup:
 
 
 def map_chart(trail: Trail, space: TextSpace, front: frozenset[int]) -> Markup:
-    """The candidates in the plane, so that near means alike in wording; the darker, the later."""
+    """The candidates in the plane, so that near means alike in wording; the fainter, the earlier. Nothing of fewer than three."""
     places = thin(trail.nodes, _MOST_ON_MAP)
     winner = trail.winner
     keep = sorted({*places, *([winner.index] if winner else []), *list(front)[:50]})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gepa_lite.core.call import Call, Trace
-from gepa_lite.core.events import Event, Merged, Proposed, Stopped, Unjoined
+from gepa_lite.core.closing_events import Shortened
+from gepa_lite.core.events import Event, Merged, Proposed, SetAside, Stopped, Unjoined
 from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.rollout import Failure, Rollout
 
@@ -51,9 +52,9 @@ def bare_event(event: Event) -> Event:
         case Proposed():
             findings = tuple(replace(finding, words=WITHHELD) for finding in event.findings)
             return replace(event, findings=findings, reason=event.reason if event.code in _OWN_WORDS else WITHHELD)
-        case Merged() if event.status == "void":
+        case Merged() | Shortened() if event.status == "void":
             return replace(event, reason=WITHHELD)
-        case Unjoined():
+        case SetAside() | Unjoined():
             return replace(event, reason=WITHHELD)
         case Stopped() if event.code not in _OWN_STOPS:
             return replace(event, reason=WITHHELD)
