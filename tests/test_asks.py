@@ -56,6 +56,20 @@ def test_a_pause_is_a_ctrl_c_from_elsewhere(tmp_path: Path) -> None:
     assert again.prompts == alone.prompts
 
 
+def test_two_asks_of_one_process_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    move, first = Path.replace, [True]
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if first.pop() if first else False:
+            ask(tmp_path, Ask("finish"))
+        return move(self, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    ask(tmp_path, Ask("pause"))
+    assert read_ask(tmp_path) == Ask("pause"), "the last to be whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["run.asks"]
+
+
 def test_finishing_now_scores_the_test_set(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     result = run(folder, on_event=after_step(1, lambda: ask(folder, Ask("finish"))))

@@ -293,6 +293,10 @@ def test_an_unknown_tracker_is_refused_before_a_call(desk: Desk) -> None:
     assert done.exit_code == 2
     assert "trackers='abacus': one of 'mlflow', " in done.stderr
     assert not desk.calls
+    demo = desk.run("demo", "--tracker", "abacus", "--run", "d")
+    assert demo.exit_code == 2
+    assert "trackers='abacus'" in demo.stderr
+    assert not (desk.folder / "runs" / "d").exists()
 
 
 @pytest.mark.heavy
@@ -508,6 +512,24 @@ def test_the_demo_on_a_priced_model_says_its_cap_and_saves_its_prompts(desk: Des
     assert set(gl.load_prompts(desk.folder / "runs" / "d" / "fernpost.prompts.json")) == {"team", "topic"}
     assert "Verdict" in done.stdout
     assert "2.00 USD" in desk.run("show", "d", "--json").stdout
+
+
+def test_the_demo_tells_trackers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = pytest.importorskip("opentelemetry.trace")
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", lambda name, tracer_provider=None: provider.get_tracer(name))
+    scripted_models(monkeypatch, lambda request: "fern", usd_per_token=0.0)
+    done = desk.run("demo", "--lm", "some/model", "--rollouts", "290", "--run", "d", "--tracker", "opentelemetry")
+    assert done.exit_code == 0, done.stderr
+    (told,) = [span for span in exporter.get_finished_spans() if span.name == "gepa_lite.run"]
+    assert told.attributes is not None
+    assert told.attributes["gepa_lite.run"] == "d"
 
 
 def test_help_is_quick_and_imports_no_heavy_library() -> None:

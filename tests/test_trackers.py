@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,6 +93,18 @@ def test_a_tracker_is_told_all_in_order(tmp_path: Path) -> None:
     assert more.run.key == notes.run.key
 
 
+def test_a_run_that_is_deleted_and_started_again_is_another(tmp_path: Path) -> None:
+    first, second = Notes(), Notes()
+    optimize(tmp_path / "a", [first], rollouts=80)
+    shutil.rmtree(tmp_path / "a")
+    optimize(tmp_path / "a", [second], rollouts=80)
+    assert first.run is not None
+    assert second.run is not None
+    assert first.events == second.events
+    assert not second.run.resumed
+    assert second.run.key != first.run.key
+
+
 @pytest.mark.parametrize("method", ["begin", "event", "rollout", "metrics", "text", "end"])
 def test_a_tracker_that_fails_never_harms_the_run(method: str, plain: list[Event], tmp_path: Path) -> None:
     class Broken(Notes):
@@ -169,6 +182,9 @@ def test_mlflow_goes_on_in_the_same_run(tmp_path: Path, monkeypatch: pytest.Monk
     history = client.get_metric_history(run.info.run_id, "best_validation")
     assert len(history) > 2
     assert max(point.value for point in history) >= result.validation.after
+    shutil.rmtree(tmp_path / "a")
+    optimize(tmp_path / "a", [gl.MLflowTracker(uri)])
+    assert len(client.search_runs([client.get_experiment_by_name("gepa_lite").experiment_id])) == 2
 
 
 @pytest.mark.heavy

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gepa_lite.cli.options import Json, Quiet
+from gepa_lite.cli.run_options import Trackers
 
 if TYPE_CHECKING:
     from gepa_lite.api import Prepared
@@ -29,6 +30,7 @@ def demo(
     run: Annotated[
         str | None, typer.Option(metavar="NAME", help="A name under the runs' folder, or a path; an existing run goes on.")
     ] = None,
+    tracker: Trackers = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -43,12 +45,18 @@ def demo(
     from gepa_lite.demo.task import demo_settings, load_splits
     from gepa_lite.origin import search_table
     from gepa_lite.store.folders import run_folder
+    from gepa_lite.trackers.opening import open_tracker
 
+    for name in tracker or ():
+        # refused before a model is fetched
+        open_tracker(name)
     train, validation, test = load_splits()
     budget, search = demo_settings(seed)
     if rollouts is not None:
         budget = dataclasses.replace(budget, rollouts=rollouts)
-    recipe = Recipe(kind="cli", program=PROGRAM, lm=lm, reflection_lm=reflection_lm, search=search_table(search), workers=8)
+    recipe = Recipe(
+        kind="cli", program=PROGRAM, lm=lm, reflection_lm=reflection_lm, search=search_table(search), workers=8, trackers=tracker or []
+    )
     with only_the_answer(as_json):
         _fetch_missing([lm, *([reflection_lm] if reflection_lm else [])])
         prepared = _capped(recipe.prepare(train, validation, test, budget))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import time
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,11 +44,14 @@ def ask(folder: Path, wanted: Ask) -> None:
         UsageError: the folder can't be written to.
     """
     budget = None if wanted.budget is None else dataclasses.asdict(wanted.budget)
-    part = folder / f"{_NAME}.{os.getpid()}"
+    # of this ask alone: two of one process may be written at once
+    part = folder / f"{_NAME}.{uuid.uuid4().hex}"
     try:
         part.write_text(json.dumps({"stop": wanted.stop, "budget": budget}), encoding="utf-8")
         part.replace(folder / _NAME)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise UsageError(f"Can't write to {folder}: {error.strerror}. Stop the run with Ctrl-C where it was started.") from error
 
 

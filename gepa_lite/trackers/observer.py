@@ -15,6 +15,7 @@ from gepa_lite.core.feedback import Objective
 from gepa_lite.core.ids import canonical_json, content_hash
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.search.state import RunState, mean_of
+from gepa_lite.store.browse import Browse
 from gepa_lite.trackers.protocol import Tracked, Tracker
 
 WAIT = 20.0
@@ -84,13 +85,17 @@ class TrackerObserver:
             return
         self._began = True
         started = state.started
-        key = content_hash([str(self._folder.absolute()), started.settings, started.texts])
         params = {
             **flat(started.settings),
             **{f"{name}_examples": len(getattr(started, f"{name}_ids")) for name in ("train", "validation", "test")},
         }
-        run = Tracked(self._folder.name, key, params, resumed)
-        self._put(lambda: self._tracker.begin(run))
+        self._put(lambda: self._tracker.begin(Tracked(self._folder.name, self._key(started), params, resumed)))
+
+    def _key(self, started: RunStarted) -> str:
+        """Another one for a run that is started again in the folder of one that was deleted: its first session began later."""
+        with Browse(self._folder) as browse:
+            begun = browse.sessions()[0].begun
+        return content_hash([str(self._folder.absolute()), begun, started.settings, started.texts])
 
     def _figures(self, state: RunState) -> dict[str, float]:
         spend, score = state.spend, self._objective.score
