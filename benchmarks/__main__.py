@@ -25,6 +25,8 @@ _PARTS = {
     "hub",
     "local_data",
     "local_tasks",
+    "mutator_reward",
+    "mutator_task",
     "paper_splits",
     "published",
     "replies",

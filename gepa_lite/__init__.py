@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from gepa_lite.lm.callable_lm import CallableLM
     from gepa_lite.lm.litellm_client import LiteLLM
     from gepa_lite.lm.protocol import LM, Completion, LMInfo, Params, Request
+    from gepa_lite.mutator.settings import Tuning
+    from gepa_lite.mutator.training import TrainedMutator, train_mutator
     from gepa_lite.probing.outcome import ProbeResult
     from gepa_lite.probing.probe import probe
     from gepa_lite.program.chat import ChatModel
@@ -117,7 +119,9 @@ _HOMES = {
     "Spans": "adapters.recording.spans",
     "Splits": "splitting",
     "Trace": "core.call",
+    "TrainedMutator": "mutator.training",
     "TransitionRecord": "insight.transitions",
+    "Tuning": "mutator.settings",
     "UnfaithfulExportError": "exports.verify",
     "Usage": "core.call",
     "UsageError": "errors",
@@ -149,6 +153,7 @@ _HOMES = {
     "report_markdown": "report.markdown",
     "spans": "adapters.recording.spans",
     "split": "splitting",
+    "train_mutator": "mutator.training",
     "transitions": "insight.transitions",
     "use_prompts": "prompting",
     "wrap": "adapters.function.wrapped",
@@ -205,7 +210,9 @@ __all__ = [
     "Spans",
     "Splits",
     "Trace",
+    "TrainedMutator",
     "TransitionRecord",
+    "Tuning",
     "UnfaithfulExportError",
     "Usage",
     "UsageError",
@@ -237,6 +244,7 @@ __all__ = [
     "report_markdown",
     "spans",
     "split",
+    "train_mutator",
     "transitions",
     "use_prompts",
     "wrap",

@@ -27,6 +27,7 @@ from gepa_lite.cli import (
     resume,
     run,
     show,
+    train_mutator,
     ui,
     write_back,
 )
@@ -110,6 +111,7 @@ app.command("write-back")(write_back.write_back)
 app.command("diff")(diff.diff)
 app.command("recheck")(recheck.recheck)
 app.command("probe")(probe.probe)
+app.command("train-mutator")(train_mutator.train_mutator)
 app.command("purge")(purge.purge)
 app.command("demo")(demo.demo)
 app.add_typer(models.app, name="models")

@@ -5,8 +5,8 @@
 'policy/smollm2-135m'
 """
 
-from gepa_lite.lm.policy.draws import Draw, Sample
+from gepa_lite.lm.policy.draws import Draw, Sample, logprobs_of
 from gepa_lite.lm.policy.engine import Engine, Lora, engine_of, need
 from gepa_lite.lm.policy.lm import PolicyLM, open_policy
 
-__all__ = ["Draw", "Engine", "Lora", "PolicyLM", "Sample", "engine_of", "need", "open_policy"]
+__all__ = ["Draw", "Engine", "Lora", "PolicyLM", "Sample", "engine_of", "logprobs_of", "need", "open_policy"]

@@ -99,6 +99,24 @@ def sample(model: Any, draws: Sequence[Draw], ends: Sequence[int], pad: int) -> 
     return [Sample(draw.prompt_ids, tuple(ids), tuple(row)) for draw, ids, row in zip(draws, tokens, logprobs, strict=True)]
 
 
+def logprobs_of(model: Any, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> tuple[float, ...]:
+    """The natural log-probability that a model gives each token of a reply, at temperature 1.
+
+    Args:
+        model: a causal language model of ``transformers``, in evaluation mode.
+        prompt_ids: at least one token.
+        completion_ids: at least one token.
+    """
+    torch = import_module("torch")
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        ids = torch.tensor([[*prompt_ids, *completion_ids]], device=device)
+        logits = model(input_ids=ids, logits_to_keep=len(completion_ids) + 1).logits[0, :-1]
+        chosen = torch.tensor(list(completion_ids), device=device).unsqueeze(-1)
+        found = torch.log_softmax(logits.float(), -1).gather(-1, chosen)
+    return tuple(found.squeeze(-1).tolist())
+
+
 def _draw(logits: Any, draw: Draw, stream: random.Random) -> tuple[int, float]:
     """One token and its log-probability."""
     torch = import_module("torch")

@@ -73,6 +73,20 @@ class Engine:
         self._queue: list[tuple[str, Path | None, Draw, _Answer]] = []
         self._waiting = threading.Lock()
 
+    def open_tokenizer(self) -> None:
+        """Load the tokenizer, once, and not the weights: enough for ``encode`` and ``decode``.
+
+        Raises:
+            UsageError: the extra is missing, or there is no such model.
+        """
+        with self._lock:
+            if self.tokenizer is not None:
+                return
+            need("torch", "transformers", "gguf")
+            self.tokenizer = self._read("AutoTokenizer", padding_side="left")
+            if self.tokenizer.pad_token_id is None:
+                self.tokenizer.pad_token = self.tokenizer.eos_token
+
     def load(self) -> None:
         """Load the weights, once.
 
@@ -82,23 +96,22 @@ class Engine:
         with self._lock:
             if self.model is not None:
                 return
-            need("torch", "transformers", "gguf")
-            transformers = import_module("transformers")
-            where, options = _place(self.base)
-            try:
-                with _quiet():
-                    self.tokenizer = transformers.AutoTokenizer.from_pretrained(where, padding_side="left", **options)
-                    model = transformers.AutoModelForCausalLM.from_pretrained(where, dtype=_dtype(), **options)
-            except (OSError, ValueError) as error:
-                raise UsageError(f"the model {self.base!r} can't be loaded: {error}") from error
+            self.open_tokenizer()
+            model = self._read("AutoModelForCausalLM", dtype=_dtype())
             # dequantized weights are plain ones; what says otherwise keeps transformers from training and saving them
             model.hf_quantizer = None
             if hasattr(model.config, "quantization_config"):
                 del model.config.quantization_config
-            if self.tokenizer.pad_token_id is None:
-                self.tokenizer.pad_token = self.tokenizer.eos_token
             self.model = model.to("cuda") if import_module("torch").cuda.is_available() else model
             self.model.eval()
+
+    def _read(self, kind: str, **options: Any) -> Any:
+        where, place = _place(self.base)
+        try:
+            with _quiet():
+                return getattr(import_module("transformers"), kind).from_pretrained(where, **place, **options)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"the model {self.base!r} can't be loaded: {error}") from error
 
     def shape(self, lora: Lora, seed: int) -> None:
         """Put an adapter on the model, one that changes nothing yet. One of the same shape is drawn anew.
@@ -182,7 +195,7 @@ class Engine:
 
     def encode(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """Messages as the tokens that the model's own chat template makes of them."""
-        self.load()
+        self.open_tokenizer()
         found = self.tokenizer.apply_chat_template(list(map(dict, messages)), add_generation_prompt=True, tokenize=True, return_dict=True)
         return tuple(found["input_ids"])
 
@@ -199,8 +212,9 @@ class Engine:
 
     @property
     def window(self) -> int:
-        """Tokens of prompt and reply together."""
-        return int(getattr(self.model.config, "max_position_embeddings", 1 << 30))
+        """Tokens of prompt and reply together; needs no weights."""
+        config = self._read("AutoConfig") if self.model is None else self.model.config
+        return int(getattr(config, "max_position_embeddings", 1 << 30))
 
     def ask(self, adapter: str, folder: Path | None, draw: Draw) -> Sample:
         """Sample one reply. The first thread to come takes along what others wait for."""
