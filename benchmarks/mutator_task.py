@@ -45,7 +45,7 @@ class RuleTask:
         """Messages, each about one topic, topics in turn."""
         draw = random.Random(f"{split}/{self.number}")
         topics = list(self.rules)
-        messages = [(topics[place % RULES], draw.randrange(10_000)) for place in range(count)]
+        messages = [(topics[place % RULES], number) for place, number in enumerate(draw.sample(range(10_000), count))]
         return [
             {"message": f"{split} note {number} about {topic}", "topic": topic, "action": self.rules[topic]} for topic, number in messages
         ]

@@ -96,6 +96,7 @@ def train_mutator(
     base, target = base.removeprefix("policy/"), Path(os.fspath(folder))
     if is_adapter(Path(base)):
         raise UsageError(f"base={base!r} is the folder of an adapter; the model that it was trained from is needed.")
+    _check_folder(target)
     records = read_records(runs)
     # by the filters that need no tokenizer first
     check_enough(select(records, tuning), tuning)
@@ -144,16 +145,24 @@ def _plan(base: str, tuning: Tuning, chosen: Selection) -> dict[str, Any]:
     return {"base": base, "tuning": tuning.settings(), "data": content_hash([data, pairs])}
 
 
+def _check_folder(target: Path) -> None:
+    """Refuse a folder of something else.
+
+    Raises:
+        UsageError: it is a file, or not empty and no training of a mutator.
+    """
+    if target.exists() and not (target / _RECORD).exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"{target} exists and holds no training of a mutator: name a new folder.")
+
+
 def _begun(target: Path, plan: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the folder's training came to, None where it has not ended.
 
     Raises:
-        UsageError: the folder is of something else.
+        UsageError: it is another training, or its record can't be read.
     """
     path = target / _RECORD
     if not path.exists():
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise UsageError(f"{target} exists and holds no training of a mutator: name a new folder.")
         target.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps({"plan": plan, "trained": None}, indent=2) + "\n")
         return None

@@ -79,7 +79,7 @@ def sample(model: Any, draws: Sequence[Draw], ends: Sequence[int], pad: int) -> 
         cache.batch_select_indices(rows)
         alive = list(range(len(draws)))
         while alive:
-            drawn = [_draw(row, draws[index], streams[index]) for row, index in zip(logits.float(), alive, strict=True)]
+            drawn = _draw(logits.float(), [draws[index] for index in alive], [streams[index] for index in alive])
             for index, (token, logprob) in zip(alive, drawn, strict=True):
                 tokens[index].append(token)
                 logprobs[index].append(logprob)
@@ -117,18 +117,28 @@ def logprobs_of(model: Any, prompt_ids: Sequence[int], completion_ids: Sequence[
     return tuple(found.squeeze(-1).tolist())
 
 
-def _draw(logits: Any, draw: Draw, stream: random.Random) -> tuple[int, float]:
-    """One token and its log-probability."""
+def _draw(logits: Any, draws: Sequence[Draw], streams: Sequence[random.Random]) -> list[tuple[int, float]]:
+    """One token of each row and its log-probability."""
     torch = import_module("torch")
-    if draw.temperature == 0:
-        token = int(logits.argmax())
-        return token, float(torch.log_softmax(logits, -1)[token])
-    logprobs = torch.log_softmax(logits / draw.temperature, -1)
-    order = torch.sort(logprobs, descending=True, stable=True)
-    shares = order.values.double().exp().cumsum(-1)
-    reach = min(1.0, draw.top_p) * float(shares[-1])
-    # within the nucleus: the tokens up to the first at which their sum reaches top_p
-    last = min(int((shares < reach).sum()), len(shares) - 1)
-    place = min(int((shares <= stream.random() * float(shares[last])).sum()), last)
-    token = int(order.indices[place])
-    return token, float(logprobs[token])
+    device = logits.device
+    logprobs = torch.log_softmax(logits / torch.tensor([[draw.temperature or 1.0] for draw in draws], device=device), -1)
+    tokens = logits.argmax(-1)
+    drawn = [place for place, draw in enumerate(draws) if draw.temperature]
+    if drawn:
+        shares = logprobs[drawn].double().exp()
+        narrow = [place for place, index in enumerate(drawn) if draws[index].top_p < 1]
+        if narrow:
+            shares[narrow] = _nucleus(shares[narrow], torch.tensor([[draws[drawn[place]].top_p] for place in narrow], device=device))
+        reach = shares.cumsum(-1)
+        points = torch.tensor([[streams[index].random()] for index in drawn], dtype=reach.dtype, device=device) * reach[:, -1:]
+        tokens[drawn] = torch.searchsorted(reach, points, right=True).squeeze(-1).clamp(max=reach.shape[-1] - 1)
+    return list(zip(tokens.tolist(), logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).tolist(), strict=True))
+
+
+def _nucleus(shares: Any, top_p: Any) -> Any:
+    """Probabilities, zero outside the nucleus: the likeliest tokens up to the first at which their sum reaches ``top_p``."""
+    torch = import_module("torch")
+    ordered, order = torch.sort(shares, dim=-1, descending=True, stable=True)
+    reach = ordered.cumsum(-1)
+    ordered[reach - ordered >= top_p * reach[:, -1:]] = 0
+    return torch.zeros_like(shares).scatter(-1, order, ordered)

@@ -72,6 +72,8 @@ class Engine:
         self._lock = threading.RLock()
         self._queue: list[tuple[str, Path | None, Draw, _Answer]] = []
         self._waiting = threading.Lock()
+        self._encoding = threading.Lock()
+        self._window: int | None = None
 
     def open_tokenizer(self) -> None:
         """Load the tokenizer, once, and not the weights: enough for ``encode`` and ``decode``.
@@ -79,13 +81,15 @@ class Engine:
         Raises:
             UsageError: the extra is missing, or there is no such model.
         """
-        with self._lock:
+        # not the lock that is held while replies are sampled
+        with self._encoding:
             if self.tokenizer is not None:
                 return
             need("torch", "transformers", "gguf")
-            self.tokenizer = self._read("AutoTokenizer", padding_side="left")
-            if self.tokenizer.pad_token_id is None:
-                self.tokenizer.pad_token = self.tokenizer.eos_token
+            tokenizer = self._read("AutoTokenizer", padding_side="left")
+            if tokenizer.pad_token_id is None:
+                tokenizer.pad_token = tokenizer.eos_token
+            self.tokenizer = tokenizer
 
     def load(self) -> None:
         """Load the weights, once.
@@ -99,7 +103,7 @@ class Engine:
             self.open_tokenizer()
             model = self._read("AutoModelForCausalLM", dtype=_dtype())
             # dequantized weights are plain ones; what says otherwise keeps transformers from training and saving them
-            model.hf_quantizer = None
+            model.hf_quantizer, model.is_quantized = None, False
             if hasattr(model.config, "quantization_config"):
                 del model.config.quantization_config
             self.model = model.to("cuda") if import_module("torch").cuda.is_available() else model
@@ -196,7 +200,10 @@ class Engine:
     def encode(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """Messages as the tokens that the model's own chat template makes of them."""
         self.open_tokenizer()
-        found = self.tokenizer.apply_chat_template(list(map(dict, messages)), add_generation_prompt=True, tokenize=True, return_dict=True)
+        with self._encoding:
+            found = self.tokenizer.apply_chat_template(
+                list(map(dict, messages)), add_generation_prompt=True, tokenize=True, return_dict=True
+            )
         return tuple(found["input_ids"])
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -213,8 +220,12 @@ class Engine:
     @property
     def window(self) -> int:
         """Tokens of prompt and reply together; needs no weights."""
-        config = self._read("AutoConfig") if self.model is None else self.model.config
-        return int(getattr(config, "max_position_embeddings", 1 << 30))
+        with self._encoding:
+            if self._window is None:
+                # a GGUF file is read through for it: once
+                config = self._read("AutoConfig") if self.model is None else self.model.config
+                self._window = int(getattr(config, "max_position_embeddings", 1 << 30))
+            return self._window
 
     def ask(self, adapter: str, folder: Path | None, draw: Draw) -> Sample:
         """Sample one reply. The first thread to come takes along what others wait for."""
