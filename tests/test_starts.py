@@ -14,8 +14,8 @@ from gepa_lite import api
 from gepa_lite.cli.app import app
 from gepa_lite.core.events import Event, SeedValidated, Stopped, Tested, Validated, Vetoed
 from gepa_lite.errors import ModelConnectionError, ModelsDownError
+from gepa_lite.search.race import race
 from gepa_lite.search.state import replay
-from gepa_lite.search.validate import validate_start
 from gepa_lite.session import Session
 from gepa_lite.store.memory import MemoryStore
 from gepa_lite.testing import ScriptedLM
@@ -76,8 +76,8 @@ def test_all_starts_are_validated_in_full_right_after_the_seed_and_charged() -> 
     ids=str,
 )
 def test_invariants_1_3_and_4_hold_with_several_starts(rules: dict[str, Any]) -> None:
-    logs = [events_of([GOOD, OTHER], workers=workers, **rules) for workers in (1, 16)]
-    assert logs[0] == logs[1]
+    logs = [events_of([GOOD, OTHER, {"gist": "One line."}], workers=workers, **rules) for workers in (1, 4, 16)]
+    assert logs[0] == logs[1] == logs[2]
     state = replay(logs[0])
     assert state.spend.rollouts <= 300
     assert len({member.candidate.id for member in state.pool}) == len(state.pool)
@@ -234,13 +234,12 @@ def test_a_budget_that_ends_within_the_starts_goes_on_with_more() -> None:
     assert "within the validation of another start" in first[-1].reason
     assert len(replay(first).pool) == 1
     small = replay(first[:2]).under(gl.Budget(rollouts=31))
-    assert small.next_start is not None
-    refused = validate_start(small.next_start, small, gl.Search(), cast("Any", None))
+    [refused] = race(small, gl.Search(), cast("Any", None))
     assert isinstance(refused, Stopped)
     assert "no room for the 16 rollouts" in refused.reason
     state = replay(go(gl.Budget(rollouts=120)))
     assert len(state.pool) >= 3
-    assert state.next_start is None
+    assert not state.waiting_starts
 
 
 def shipped(tmp_path: Path) -> Path:

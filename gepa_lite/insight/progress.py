@@ -131,10 +131,12 @@ class Progress:
             case SetAside():
                 return event.words
             case SeedValidated():
-                self._now = "searching"
+                count = len(state.waiting_starts)
+                self._now = f"validating {count} other start{'s' if count > 1 else ''}" if count else "searching"
                 idle = f"; never ran, so left alone: {', '.join(event.idle_modules)}" if event.idle_modules else ""
                 return f"seed: {self._score(state.pool[0].mean)} on {len(event.values)} validation examples{idle}"
             case Validated() if event.step < 0:
+                self._now = "searching"
                 return f"another start: {self._child_words(event, state)}"
             case Vetoed() if event.step < 0:
                 return f"another start scores less than the first program on {len(event.pin_ids)} pins: it takes no part"

@@ -67,7 +67,7 @@ class Node:
         index: its place; the seed is 0.
         seq: its event's place in the log.
         at: when it joined, seconds since 1970.
-        step: that made it, -1 for the seed.
+        step: that made it, -1 for the seed and other starts.
         parents: indices in the pool.
         texts: all its texts, by module.
         changed: modules whose text is not the first parent's.

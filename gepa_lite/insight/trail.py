@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gepa_lite.core.budget import ROLES, Budget
+from gepa_lite.core.budget import ROLES, Budget, Spend
+from gepa_lite.core.call import Usage
 from gepa_lite.core.events import (
     BudgetChanged,
     Event,
@@ -57,6 +58,7 @@ class Trail:
         leads: indices of the members that were the best when they joined.
         rollouts: logical rollouts by purpose: ``seed``, ``minibatch``, ``validation``, ``merge``, ``veto``, ``shortening``, ``test``, ``curve``.
         roles: logical spend by role.
+        raced: the starts that were run, the seed first, each with its index (None where it was vetoed) and what it took.
         vetoed: children that broke a pin.
         unjoined: steps whose best texts broke the contract together.
         steps: that have ended.
@@ -80,6 +82,7 @@ class Trail:
     leads: list[int] = field(default_factory=list)
     rollouts: Counter[str] = field(default_factory=Counter)
     roles: dict[str, RoleSpend] = field(default_factory=lambda: {role: RoleSpend() for role in ROLES})
+    raced: list[tuple[int | None, Spend]] = field(default_factory=list)
     vetoed: int = 0
     unjoined: int = 0
     steps: int = 0
@@ -228,7 +231,8 @@ class Trail:
         assert self.started is not None
         self._spend("seed", body.get("spend", {}))
         self.calls = body.get("calls", {})
-        self._join(seq, -1, (), self.started.texts, body["values"])
+        node = self._join(seq, -1, (), self.started.texts, body["values"])
+        self.raced.append((node.index, _spend_in(body)))
 
     def _proposed(self, seq: int, body: Mapping[str, Any]) -> None:
         before = sum(value for value in body["before"] if value is not None)
@@ -267,6 +271,8 @@ class Trail:
         self._spend("validation", body.get("spend", {}))
         texts, parents = body["texts"], tuple(body["parents"])
         node = self._join(seq, body["step"], parents, texts, body["values"])
+        if body["step"] < 0:
+            self.raced.append((node.index, _spend_in(body)))
         for attempt in self._open:
             fits = attempt.step == body["step"] and attempt.status == "accepted" and attempt.parents == parents
             if fits and attempt.texts and all(texts.get(module) == text for module, text in attempt.texts.items()):
@@ -275,6 +281,8 @@ class Trail:
     def _vetoed(self, seq: int, body: Mapping[str, Any]) -> None:
         self._spend("veto", body.get("spend", {}))
         self.vetoed += 1
+        if body["step"] < 0:
+            self.raced.append((None, _spend_in(body)))
 
     def _ended(self, seq: int, body: Mapping[str, Any]) -> None:
         self.steps = body["step"] + 1
@@ -298,6 +306,12 @@ class Trail:
         self.nodes.append(node)
         self.rows.append(np.array([np.nan if value is None else value for value in cells], dtype=np.float64))
         return node
+
+
+def _spend_in(body: Mapping[str, Any]) -> Spend:
+    spend = body.get("spend", {})
+    task, reflection, judge, training = (Usage(**spend.get(role, {})) for role in ROLES)
+    return Spend(spend.get("rollouts", 0), 0, task, reflection, judge, training)
 
 
 def _seconds(at: str) -> float:

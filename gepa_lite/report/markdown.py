@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from gepa_lite.report.html import comparisons
 from gepa_lite.report.pages import Look
 from gepa_lite.report.safe_text import cut
 from gepa_lite.ship.findings import findings_text
+from gepa_lite.ship.starts import StartScore
 from gepa_lite.ship.verdict_text import verdict_text
 from gepa_lite.ship.words import word_diff
 from gepa_lite.store.browse import Browse
@@ -44,6 +46,7 @@ def report_markdown(run: Result[Any] | str | Path) -> str:
             f"**{_plain(lines[0])}**\n\n" + "\n".join(f"{_plain(line)}  " for line in lines[1:]),
             _table(result),
             "\n".join(f"- {name}: {_plain(value)}" for name, value in look.summary),
+            _race(look.race, trail.stopped is not None),
             _flips(result),
             _changes(result),
             _checks(result),
@@ -69,6 +72,25 @@ def _table(result: Result[Any]) -> str:
         ]
         rows.append(f"| {_plain(row['name'])} | {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
+
+
+def _race(starts: Sequence[StartScore], ended: bool) -> str:
+    if not starts:
+        return ""
+    rows = ["| start | candidate | validation | 95 % interval | rollouts | tokens | USD | |", "|---|---|--:|---|--:|--:|--:|---|"]
+    for start in starts:
+        cells = [
+            _plain(start.name),
+            "" if start.index is None else f"\\#{start.index}",
+            "" if start.mean is None else f"{start.mean:.3f}",
+            "" if start.mean is None else f"{start.low:.3f} to {start.high:.3f}",
+            f"{start.rollouts:,}",
+            f"{start.tokens:,}",
+            "unknown" if start.usd is None else f"{start.usd:.4f}",
+            start.words(ended),
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "### Starts, on the same validation examples\n\n" + "\n".join(rows)
 
 
 def _flips(result: Result[Any]) -> str:

@@ -20,12 +20,14 @@ from gepa_lite.insight.advice import Advice, advise, facts_of
 from gepa_lite.insight.distance import TextSpace
 from gepa_lite.insight.generations import TextCourse
 from gepa_lite.insight.measures import Measures, measures_of, utilization_of
+from gepa_lite.insight.race import race_of
 from gepa_lite.insight.steps import Node
 from gepa_lite.insight.trail import Trail
 from gepa_lite.report import charts
 from gepa_lite.report.lineage import line_of
 from gepa_lite.search.front import Front, prune
 from gepa_lite.search.tops import Tops
+from gepa_lite.ship.starts import StartScore
 from gepa_lite.ship.words import word_changes
 from gepa_lite.store.browse import Browse
 
@@ -77,6 +79,11 @@ class Look:
         """Name and chart for each axis that says something."""
         found = [(axis, charts.progress_chart(self.trail, axis, self.front)) for axis in charts.axes_of(self.trail)]
         return [(charts.AXES[axis], chart) for axis, chart in found if chart]
+
+    @cached_property
+    def race(self) -> list[StartScore]:
+        """Its starts side by side, where it has several."""
+        return race_of(self.trail)
 
     @property
     def checks(self) -> Counter[str]:

@@ -16,11 +16,12 @@ from gepa_lite.search.charges import Uncharged, charged
 from gepa_lite.search.flight import Flight
 from gepa_lite.search.plan import StepPlan, plan_step
 from gepa_lite.search.ports import Ports, Running
+from gepa_lite.search.race import race
 from gepa_lite.search.state import RunState
 from gepa_lite.search.step import Child, Course, Draft, draft_step, left_out, proposals_of, take_step, validated
 from gepa_lite.search.stop import no_room, why_stop
 from gepa_lite.search.trail import Trail, stand_in
-from gepa_lite.search.validate import validate_seed, validate_start
+from gepa_lite.search.validate import validate_seed
 
 VOID_IN_A_ROW = 5
 """Proposals in a row lost to outages that end the session with an error; a resume goes on from there."""
@@ -47,8 +48,9 @@ def search_loop(trail: Trail, course: Course) -> RunState:
         trail = commit(trail, validate_seed(trail.state, search, ports), ports)
     if trail.state.stopped is None and not trail.state.rotation:
         return commit(trail, [Stopped("no_modules", "no module ran in the seed's validation: there is no prompt to improve")], ports).state
-    while trail.state.stopped is None and (start := trail.state.next_start) is not None:
-        trail = commit(trail, [validate_start(start, trail.state, search, ports)], ports, search.repeats)
+    while trail.state.stopped is None and trail.state.waiting_starts:
+        for outcome in race(trail.state, search, ports):
+            trail = commit(trail, [outcome], ports, search.repeats)
     return take_turns(trail, course) if search.overlaps else take_window(trail, course)
 
 

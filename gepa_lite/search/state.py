@@ -10,7 +10,6 @@ from typing import Any
 
 from gepa_lite.core.append_only import Log, Rows, Seen
 from gepa_lite.core.budget import Budget, Spend
-from gepa_lite.core.call import Usage
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import (
     BudgetChanged,
@@ -45,8 +44,7 @@ class Member:
         parents: indices of its parents; empty for the seed.
         step: the step that made it; -1 for the seed and for other starts, whose parent the seed is.
         mean: mean value on the validation set, None while a cell is missing: then it is neither on the front nor a parent.
-        rollouts: how many rollouts ``usage`` is of.
-        usage: what the task model took on them: what one more call of the program costs is known from here.
+        took: what its validation took beyond rollouts that were charged before: what one more call of the program costs is known from here.
         spent: the run's rollouts when it joined.
     """
 
@@ -55,8 +53,7 @@ class Member:
     parents: tuple[int, ...]
     step: int
     mean: float | None
-    rollouts: int = 0
-    usage: Usage = field(default_factory=Usage)
+    took: Spend = field(default_factory=Spend)
     spent: int = 0
 
 
@@ -155,11 +152,11 @@ class RunState:
         return len(self.pool) > 0
 
     @property
-    def next_start(self) -> Candidate | None:
-        """The first of the starts beside the seed that was not validated or vetoed yet; None where the search may begin."""
+    def waiting_starts(self) -> tuple[Candidate, ...]:
+        """The starts beside the seed that were not validated or vetoed yet, in order; none where the search may begin."""
         assert self.started is not None
         starts = (Candidate(self.started.texts).replace(start.texts) for start in self.started.starts)
-        return next((start for start in starts if start.id not in self.seen), None)
+        return tuple(start for start in starts if start.id not in self.seen)
 
     @property
     def best(self) -> Member:
@@ -297,9 +294,7 @@ class RunState:
         empty = (None,) * width
         rows = [event.values, *(event.objectives.get(name, empty) for name in names)]
         spend = self.spend + event.spend
-        member = Member(
-            len(self.pool), candidate, parents, step, mean_of(event.values), event.spend.rollouts, event.spend.task, spend.rollouts
-        )
+        member = Member(len(self.pool), candidate, parents, step, mean_of(event.values), event.spend, spend.rollouts)
         leads = first or _leads(member, self.best)
         means = [member.mean, *map(mean_of, rows[1:])]
         tables = [table.append(row) for table, row in zip(self._tables(names, width), rows, strict=True)]

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.events import Event, SeedValidated, SetAside, Stopped, Validated, Vetoed
+from gepa_lite.core.events import Event, SeedValidated, SetAside, Validated, Vetoed
 from gepa_lite.errors import BudgetSpentError, ModelsDownError, UsageError
 from gepa_lite.search.charges import Uncharged
 from gepa_lite.search.ports import Ports
-from gepa_lite.search.reserve import fits, reserved_rollouts
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
 from gepa_lite.search.trial import Trial, run_trial, spend_of
@@ -76,30 +75,6 @@ def _tried_twice(seed: Candidate, example_ids: Sequence[str], search: Search, po
     return trial.replaced(places, again)
 
 
-def validate_start(start: Candidate, state: RunState, search: Search, ports: Ports) -> Uncharged | Stopped:
-    """Run another start than the seed on the whole validation set, where the pins hold; or end the search, where the budget has no room for it.
-
-    Raises:
-        RunError: a cell is missing: starts are compared on all examples.
-    """
-    assert state.started is not None
-    seed = state.pool[0].candidate.texts
-    texts = {module: text for module, text in start.texts.items() if text != seed[module]}
-    rollouts = (len(state.started.validation_ids) + len(state.started.extra_pin_ids)) * search.repeats
-    if not fits(state, rollouts, reserved_rollouts(state, search)):
-        return Stopped("budget", f"no room for the {rollouts:,} rollouts that another start's validation takes")
-    try:
-        made = validate(start, -1, (0,), texts, state, replace(search, validation="full"), ports)
-    except BudgetSpentError as error:
-        return Stopped("budget", f"{error}, within the validation of another start")
-    if isinstance(made.event, Validated) and None in made.event.values:
-        problem = next(filter(None, (trial.missing for trial in made.trials)), "")
-        raise ModelsDownError(
-            f"a start's validation has no score for reasons outside the program: {problem}. Resume when they have passed."
-        )
-    return made
-
-
 def validate(
     child: Candidate,
     step: int,
@@ -124,11 +99,8 @@ def validate(
     """
     assert state.started is not None
     pinned = pinned or run_pins(child, step, state, search, ports)
-    broken = broken_pins(state, pinned)
-    if broken:
-        pins = tuple(state.started.pin_ids[place] for place in broken)
-        before, after = (tuple(row[place] for place in broken) for row in (state.pins, pinned.values))
-        return Uncharged(Vetoed(step, parents, texts, pins, before, after), (pinned,))
+    if (veto := vetoed(step, parents, texts, state, pinned)) is not None:
+        return veto
     if pinned.missing:
         # an outage is no veto: the candidate stays without a validation
         return Uncharged(Validated(step, parents, texts, (None,) * len(state.started.validation_ids)), (pinned,))
@@ -140,8 +112,26 @@ def validate(
         done = sum(len(trial.values) for trial in trials)
         if done < len(ids) and not _may_matter(state, search, [v for trial in trials for v in trial.values]):
             break
+    event = joining(Validated(step, parents, texts, ()), child, trials, state, search)
+    return Uncharged(event, (pinned, *trials))
+
+
+def vetoed(step: int, parents: tuple[int, ...], texts: Mapping[str, str], state: RunState, pinned: Trial) -> Uncharged | None:
+    """The veto of a child by its rollouts on the pins, or None where it holds them."""
+    broken = broken_pins(state, pinned)
+    if not broken:
+        return None
+    assert state.started is not None
+    pins = tuple(state.started.pin_ids[place] for place in broken)
+    before, after = (tuple(row[place] for place in broken) for row in (state.pins, pinned.values))
+    return Uncharged(Vetoed(step, parents, texts, pins, before, after), (pinned,))
+
+
+def joining(event: Validated, child: Candidate, trials: Sequence[Trial], state: RunState, search: Search) -> Validated:
+    """An event filled with what a child's rollouts on the validation set say; the cells behind them were not run."""
+    assert state.started is not None
     values = [value for trial in trials for value in trial.values]
-    unrun = len(ids) - len(values)
+    unrun = len(state.started.validation_ids) - len(values)
     objectives = [trial.objectives for trial in trials]
     names = sorted({name for scores in objectives for name in scores})
     padding = (None,) * unrun
@@ -150,8 +140,8 @@ def validate(
         for name in names
     }
     cells = (*values, *padding)
-    objectives_by_name = {**joined, **own_objectives(search, child.texts, state.calls, cells)}
-    return Uncharged(Validated(step, parents, texts, cells, objectives=objectives_by_name, unrun=unrun), (pinned, *trials))
+    by_name = {**joined, **own_objectives(search, child.texts, state.calls, cells)}
+    return replace(event, values=cells, objectives=by_name, unrun=unrun)
 
 
 def run_pins(child: Candidate, step: int, state: RunState, search: Search, ports: Ports) -> Trial:

@@ -50,8 +50,8 @@ def break_even_of(
         UsageError: a price is needed.
     """
     prices = input_price, output_price
-    after = _per_run(winner.usage, winner.rollouts, prices, "the winner")
-    before = _per_run(seed.usage, seed.rollouts, prices, "the seed") if before_usd is None else before_usd
+    after = _per_run(winner.took.task, winner.took.rollouts, prices, "the winner")
+    before = _per_run(seed.took.task, seed.took.rollouts, prices, "the seed") if before_usd is None else before_usd
     search = _per_run(paid, 1, prices, "the search")
     saving = before - after
     # a rounding error is no saving
