@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from pathlib import Path
@@ -20,6 +21,7 @@ from gepa_lite.insight.advice import RolloutFacts, advise
 from gepa_lite.insight.distance import TextSpace, cosine_distances, functional_distances, hashed_ngrams
 from gepa_lite.insight.generations import TextCourse
 from gepa_lite.insight.measures import measures_of, read_trail
+from gepa_lite.insight.steps import Attempt, Node
 from gepa_lite.insight.trail import Trail
 from gepa_lite.insight.trajectory import (
     breakthrough_rate,
@@ -28,6 +30,7 @@ from gepa_lite.insight.trajectory import (
     normalised,
     novelty,
     refinement_rate,
+    share_interval,
     similarity_entropy,
     spatial_entropy,
     surges,
@@ -273,6 +276,54 @@ def test_measures_of_a_run(tmp_path: Path) -> None:
     assert {g.steps[0] for g in finer.generations if g.breakthrough} <= leads
     assert 0 < finer.breakthrough_rate < 1
     json.dumps(found.to_data(), allow_nan=False)
+
+
+def test_each_models_breakthroughs_are_counted_over_its_own_generations() -> None:
+    trail = Trail()
+    # the seed; "a" leads twice in a row; "b" never passes it; a merge raises the bar that the last child of "a" stays under
+    means = [0.3, 0.4, 0.5, 0.45, 0.7, 0.6]
+    makers = ["", "a", "a", "b", "", "a"]
+    for index, (mean, model) in enumerate(zip(means, makers, strict=True)):
+        kind, parents = ("rewrite" if model else "merge"), (0,) if index else ()
+        if index:
+            attempt = Attempt(
+                2 * index, 0.0, index, kind, parents, ("m",), "accepted", "improved", "", model, {"m": str(index)}, 0.0, 1.0, 3, (), index
+            )
+            trail.attempts.append(attempt)
+        trail.nodes.append(Node(index, 2 * index + 1, 0.0, index - 1, parents, {"m": str(index)}, ("m",), mean, 0, 0.0, 1))
+        trail.rows.append(np.array([mean]))
+    course = TextCourse(trail, TextSpace(["m"]), size=1)
+    rates = {model: course.rates([a for a in trail.attempts if a.model == model]) for model in "ab"}
+    assert (rates["a"].generations, rates["a"].breakthroughs, rates["a"].breakthrough_rate) == (3, 2, pytest.approx(2 / 3))
+    assert (rates["a"].breakthrough_low, rates["a"].breakthrough_high) == share_interval(2, 3)
+    assert (rates["b"].generations, rates["b"].breakthrough_rate, rates["b"].breakthrough_low) == (1, 0.0, 0.0)
+    wider = TextCourse(trail, TextSpace(["m"]), size=2)
+    assert wider.rates([a for a in trail.attempts if a.model == "a"]).breakthrough_rate == 0.5
+    assert wider.rates([]).generations == 0
+    assert math.isnan(wider.rates([]).breakthrough_rate)
+
+
+def test_a_mixed_run_splits_its_breakthroughs_by_model(tmp_path: Path) -> None:
+    numbers = itertools.count()
+    result = gl.optimize(
+        triage.program(),
+        triage.rows(24, 1),
+        triage.rows(16, 2),
+        reflection_lm={
+            ScriptedLM(triage.reflect, name="able"): 0.6,
+            ScriptedLM(lambda request: f"<prompt>Do it {next(numbers)}.</prompt>", name="mute"): 0.4,
+        },
+        budget=gl.Budget(proposals=24),
+        run=tmp_path / "r",
+    )
+    found = gl.measures(result)
+    able, mute = found.models["able"], found.models["mute"]
+    assert able.breakthrough_rate > 0 == mute.breakthrough_rate
+    assert mute.generations > 0
+    assert found.breakthrough_rate == found.all.breakthrough_rate == sum(g.breakthrough for g in found.generations) / len(found.generations)
+    lines = CliRunner().invoke(app, ["measures", str(tmp_path / "r")]).stdout.splitlines()
+    assert any(line.startswith(f"  by able: {able.breakthrough_rate:.2f} (95 % interval {able.breakthrough_low:.2f} to") for line in lines)
+    assert f"<td>{mute.breakthrough_low:.2f} to {mute.breakthrough_high:.2f}</td>" in gl.report_html(result).replace(' class="whole"', "")
 
 
 def test_any_embedding_may_be_given(tmp_path: Path) -> None:

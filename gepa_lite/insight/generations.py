@@ -16,6 +16,7 @@ from gepa_lite.insight.steps import Attempt, Node
 from gepa_lite.insight.trail import Trail
 from gepa_lite.insight.trajectory import (
     kernel_width,
+    leaders,
     normalised,
     novelty,
     share_interval,
@@ -44,6 +45,10 @@ class Rates:
         validated: accepted ones whose child is in the pool with a mean.
         validated_better: of these, with a higher validation mean than the parent.
         breakthroughs: whose child had a higher validation mean than every candidate before it.
+        generations: of their own: so many valid ones in a row, the last may have fewer.
+        breakthrough_rate: share of these generations with such a child; NaN where there is none.
+        breakthrough_low: lower end of its 95 % Wilson interval, which takes generations for alike: breakthroughs get rarer as a search goes on.
+        breakthrough_high: upper end.
         rate: local refinement rate, ``refined / valid``; NaN where nothing is valid.
         low: lower end of its 95 % Wilson interval.
         high: upper end.
@@ -60,6 +65,10 @@ class Rates:
     validated: int
     validated_better: int
     breakthroughs: int
+    generations: int
+    breakthrough_rate: float
+    breakthrough_low: float
+    breakthrough_high: float
     rate: float
     low: float
     high: float
@@ -78,7 +87,7 @@ class Generation:
         proposals: valid ones in it.
         steps: first and last step.
         best: highest validation mean so far at its end, in the user's own direction.
-        breakthrough: whether that mean is strictly better than before.
+        breakthrough: whether a child of it had a higher validation mean than every candidate before.
         rate: local refinement rate within it.
         distance: mean parent-child distance.
         novelty: mean distance to the nearest earlier candidate, siblings apart.
@@ -121,8 +130,8 @@ class TextCourse:
 
     def __init__(self, trail: Trail, space: TextSpace, size: int = GENERATION) -> None:
         valid = [attempt for attempt in trail.attempts if attempt.kind != "merge" and attempt.valid]
-        self.trail, self.space = trail, space
-        self.groups = [valid[start : start + size] for start in range(0, len(valid), size)]
+        self.trail, self.space, self.size = trail, space, size
+        self.groups = in_rows(valid, size)
         latest = -(-TEXTS // size)
         self.skipped = max(0, len(self.groups) - latest)
         self.measured = [attempt for group in self.groups[self.skipped :] for attempt in group]
@@ -140,7 +149,7 @@ class TextCourse:
         self._novelty_at = {
             attempt.seq: value for attempt, value in zip(self.measured, self.novelties, strict=True) if not math.isnan(value)
         }
-        self._leaders = self._new_leaders()
+        self._leaders = leaders([node.mean for node in trail.nodes])
         self.sigma = kernel_width(_euclidean(self._points[-500:])) if len(self._points) > 1 else 1.0
 
     def rates(self, attempts: Sequence[Attempt]) -> Rates:
@@ -155,6 +164,8 @@ class TextCourse:
         new = [self._novelty_at[attempt.seq] for attempt in valid if attempt.seq in self._novelty_at]
         prices = [attempt.usd for attempt in attempts]
         usd = None if None in prices else math.fsum(price for price in prices if price is not None)
+        own = [self.broke_through(group) for group in in_rows(valid, self.size)]
+        least, most = share_interval(sum(own), len(own))
         return Rates(
             proposals=len(attempts),
             valid=len(valid),
@@ -163,6 +174,10 @@ class TextCourse:
             validated=len(pairs),
             validated_better=sum(child > parent for child, parent in pairs),
             breakthroughs=sum(a.child in self._leaders for a in attempts if a.child is not None),
+            generations=len(own),
+            breakthrough_rate=sum(own) / len(own) if own else math.nan,
+            breakthrough_low=least,
+            breakthrough_high=most,
             rate=count / len(valid) if valid else math.nan,
             low=low,
             high=high,
@@ -172,15 +187,9 @@ class TextCourse:
             usd_per_refinement=usd / count if usd is not None and count else None,
         )
 
-    def _new_leaders(self) -> set[int]:
-        """The candidates whose validation mean was above all before them."""
-        found: set[int] = set()
-        best: float | None = None
-        for node in self.trail.nodes:
-            if node.mean is not None and (best is None or node.mean > best):
-                found.add(node.index)
-                best = node.mean
-        return found
+    def broke_through(self, group: Sequence[Attempt]) -> bool:
+        """Whether one of the children had a higher validation mean than every candidate before it."""
+        return any(attempt.child in self._leaders for attempt in group if attempt.child is not None)
 
     @property
     def normalised_novelties(self) -> dict[int, float]:
@@ -188,19 +197,17 @@ class TextCourse:
         values = normalised(self.novelties)
         return {attempt.seq: value for attempt, value in zip(self.measured, values, strict=True) if not math.isnan(value)}
 
-    def joined(self, group: Sequence[Attempt]) -> list[float | None]:
-        """Validation means of the candidates that a generation brought."""
-        return [self.trail.nodes[attempt.child].mean for attempt in group if attempt.child is not None]
-
     def generations(self) -> list[Generation]:
         """The generations in order."""
         found = []
-        best = self.trail.nodes[0].mean if self.trail.nodes else None
+        best: float | None = None
+        seen, nodes = 0, self.trail.nodes
         for index, group in enumerate(self.groups):
-            new = max((mean for mean in self.joined(group) if mean is not None), default=None)
-            breakthrough = new is not None and (best is None or new > best)
-            best = new if breakthrough else best
-            found.append(self._generation(index, group, best, breakthrough))
+            end = max([group[-1].seq, *(nodes[attempt.child].seq for attempt in group if attempt.child is not None)])
+            while seen < len(nodes) and nodes[seen].seq <= end:
+                best = nodes[seen].mean if seen in self._leaders else best
+                seen += 1
+            found.append(self._generation(index, group, best, self.broke_through(group)))
         shares = [(place.evenness, place.spread) for place in found[self.skipped :]]
         surging = {self.skipped + place for place in surges([share for share, _ in shares], [spread for _, spread in shares])}
         return [dataclasses.replace(place, surge=place.index in surging) for place in found]
@@ -284,6 +291,11 @@ class TextCourse:
             found += [novelty(row) for row in apart]
             begin += len(group)
         return found
+
+
+def in_rows(attempts: Sequence[Attempt], size: int) -> list[Sequence[Attempt]]:
+    """So many in a row, the last group may have fewer."""
+    return [attempts[start : start + size] for start in range(0, len(attempts), size)]
 
 
 def _euclidean(points: NDArray[np.float32]) -> NDArray[np.float64]:

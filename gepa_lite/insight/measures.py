@@ -21,7 +21,6 @@ from gepa_lite.errors import UsageError
 from gepa_lite.insight.distance import Embedding, TextSpace
 from gepa_lite.insight.generations import GENERATION, Generation, Rates, TextCourse
 from gepa_lite.insight.trail import Trail
-from gepa_lite.insight.trajectory import breakthrough_rate
 from gepa_lite.search.state import mean_of
 from gepa_lite.store.browse import Browse
 
@@ -37,9 +36,10 @@ class Measures:
         all: rates of all proposals.
         modules: by module; a proposal for several modules counts for each.
         models: by reflection model.
-        breakthrough_rate: share of generations whose best validation mean is above all before; NaN without a generation.
+        breakthrough_rate: share of generations with a child whose validation mean is above all before: that of ``all``; NaN without a generation.
         mean_novelty: over all measured proposals; NaN where there is none.
         generations: in order.
+        generation: valid proposals in one.
         reasons: proposals and merges by ``"status: code"``, the most frequent first.
         merges: tried and accepted.
         rollouts: by purpose.
@@ -60,6 +60,7 @@ class Measures:
     breakthrough_rate: float
     mean_novelty: float
     generations: Sequence[Generation]
+    generation: int
     reasons: Mapping[str, int]
     merges: tuple[int, int]
     rollouts: Mapping[str, int]
@@ -159,18 +160,18 @@ def measures_of(course: TextCourse, utilization: float | None = None) -> Measure
     merges = [attempt for attempt in trail.attempts if attempt.kind == "merge"]
     generations = course.generations()
     reasons = Counter(f"{attempt.status}: {attempt.code}" for attempt in trail.attempts)
-    seed = trail.nodes[0].mean if trail.nodes else None
-    bests = [max((m for m in course.joined(group) if m is not None), default=None) for group in course.groups]
     validation, test = _winner_scores(trail)
     known = [value for value in course.novelties if not math.isnan(value)]
     models = {attempt.model for attempt in proposals if attempt.model}
+    whole = course.rates(proposals)
     return Measures(
-        all=course.rates(proposals),
+        all=whole,
         modules={path: course.rates([a for a in proposals if path in a.modules]) for path in trail.modules},
         models={model: course.rates([a for a in proposals if a.model == model]) for model in sorted(models)},
-        breakthrough_rate=breakthrough_rate(-math.inf if seed is None else seed, bests),
+        breakthrough_rate=whole.breakthrough_rate,
         mean_novelty=float(np.mean(known)) if known else math.nan,
         generations=generations,
+        generation=course.size,
         reasons=dict(reasons.most_common()),
         merges=(len(merges), sum(attempt.status == "accepted" for attempt in merges)),
         rollouts=dict(trail.rollouts),

@@ -26,13 +26,18 @@ def _rates(measures: Measures) -> str:
         rows += [_rate_row(f"module {path}", rates) for path, rates in measures.modules.items()]
     if len(measures.models) > 1:
         rows += [_rate_row(f"model {name}", rates) for name, rates in measures.models.items()]
-    rate, better = measures.breakthrough_rate, measures.all
-    rows.append(
-        f"breakthrough rate {number(rate, '.2f')} over {len(measures.generations)} generations; mean novelty {number(measures.mean_novelty, '.3f')}"
-    )
+    better = measures.all
+    rows.append(f"breakthrough rate {_breakthroughs(better)}; mean novelty {number(measures.mean_novelty, '.3f')}")
+    if len(measures.models) > 1:
+        rows += [f"  by {name}: {_breakthroughs(rates)} of its own" for name, rates in measures.models.items()]
     if better.validated:
         rows.append(f"{better.validated_better} of {better.validated} accepted children were better on the validation set too")
     return "\n".join(rows)
+
+
+def _breakthroughs(rates: Rates) -> str:
+    interval = f"95 % interval {rates.breakthrough_low:.2f} to {rates.breakthrough_high:.2f}"
+    return f"{number(rates.breakthrough_rate, '.2f')} ({interval}) over {rates.generations} generation{'s' * (rates.generations != 1)}"
 
 
 def _rate_row(name: str, rates: Rates) -> str:

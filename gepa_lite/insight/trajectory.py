@@ -94,11 +94,23 @@ def breakthrough_rate(initial_best: float, generation_bests: Sequence[float | No
     """
     if not generation_bests:
         return math.nan
-    best, count = initial_best, 0
-    for value in generation_bests:
-        if value is not None and value > best:
-            best, count = value, count + 1
-    return count / len(generation_bests)
+    return len(leaders([initial_best, *generation_bests]) - {0}) / len(generation_bests)
+
+
+def leaders(values: Sequence[float | None]) -> set[int]:
+    """Places of the values that are strictly above everything before them, the first known one included; None is unknown.
+
+    Example:
+        >>> sorted(leaders([0.5, None, 0.5, 0.7, 0.6, 0.8]))
+        [0, 3, 5]
+    """
+    found: set[int] = set()
+    best: float | None = None
+    for place, value in enumerate(values):
+        if value is not None and (best is None or value > best):
+            found.add(place)
+            best = value
+    return found
 
 
 def refined(child: float, parents: Sequence[float], reference: Reference = "best") -> bool:
