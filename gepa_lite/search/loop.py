@@ -55,7 +55,7 @@ def search_loop(trail: Trail, course: Course) -> RunState:
 
 
 def take_turns(trail: Trail, course: Course) -> RunState:
-    """One step after the other, each step's proposals beside the validation of the child before it, which stands in for its parent meanwhile (``Search.overlap``)."""
+    """One step after the other, each step's proposals beside the validation of the child before it, which is their parent (``Search.overlap``)."""
     search, ports = course.search, course.ports
     ahead: Running[Draft] | None = None
     while trail.state.stopped is None:
@@ -110,7 +110,7 @@ def start_draft(course: Course, step: int, seen: RunState, newest: RunState, *be
 
 
 def _lead(trail: Trail, draft: Draft, child: Child, repeats: int) -> RunState:
-    """The state that the next step is planned from: after the draft's proposals, with the child standing in for its parents."""
+    """The state that the next step is planned from: after the draft's proposals, with the child in the pool, still without a value."""
     for item in draft.made:
         trail = trail.after(charged(item, trail.state, repeats))
     return stand_in(trail.state, draft.plan.step, child.parents, child.texts)

@@ -91,11 +91,11 @@ def plan_step(
 
 
 def _standing_for(state: RunState, search: Search, chosen: Member) -> Member:
-    """A child whose validation is still running takes the place of its parents; where there is none, the chosen one itself."""
+    """A child whose validation is still running is the parent, whichever was chosen; where there is none, the chosen one itself."""
     newest = state.pool[len(state.pool) - 1]
     # the step that made it has not ended
     waiting = search.overlaps and newest.step == state.next_step and newest.mean is None
-    return newest if waiting and chosen.index in newest.parents else chosen
+    return newest if waiting else chosen
 
 
 def _slot(state: RunState, search: Search, models: Mapping[str, float], parent: Member, step: int, index: int) -> Slot:

@@ -32,8 +32,8 @@ class Search:
         fan: proposals from one parent at a time, on distinct minibatches, for modules in rotation; the best accepted text of each module joins one child, which alone is
             validated. 1 is the paper's loop.
         window: steps in flight. 1 is the paper's loop; more fill idle models and lower the score, since a step then can't see the outcome of the ones before.
-        overlap: a step's proposals are made while the child of the step before is validated, which stands in for its parent until its scores are known; False, the paper's, waits for them. Holds for a
-            window of 1 without ``patience``: otherwise steps overlap anyway.
+        overlap: a step's proposals are made while the child of the step before is validated, and that child is their parent, whichever candidate the selector drew; False, the paper's, waits for its
+            scores and draws among all. Holds for a window of 1 without ``patience``: otherwise steps overlap anyway.
         patience: seconds that a step which could be committed next keeps those behind it waiting; then the event ``Deferred`` lets them go on, and it is committed later. A resume reads the event;
             where a step is deferred is a matter of timing, so None, the default, waits.
         repeats: rollouts of an example whose mean is its value; for programs whose answers vary.

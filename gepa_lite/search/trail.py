@@ -60,7 +60,7 @@ class Trail:
 
 
 def stand_in(state: RunState, step: int, parents: tuple[int, ...], texts: Mapping[str, str]) -> RunState:
-    """The state with a child whose validation is not known yet: it is in the pool without a value, and a plan that chooses one of its parents takes it in their place (``plan_step``)."""
+    """The state with a child whose validation is not known yet: it is in the pool without a value, and ``plan_step`` makes it the parent."""
     assert state.started is not None
     return state.apply(Validated(step, parents, texts, (None,) * len(state.started.validation_ids)))
 
