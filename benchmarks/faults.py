@@ -52,12 +52,19 @@ def passing(name: Any, retry_after: str | None = None) -> Scenario:
     return play
 
 
-def lasting(name: Any, role: str, words: Sequence[str]) -> Scenario:
+def burst(bench: Bench, truth: Truth) -> Finding:
+    """Eight requests in a row answer 500, twice: the client's retries get through and the run never notices."""
+    bench.server.fault = lambda role, count: fault("server") if role == "task" and (20 <= count < 28 or 60 <= count < 68) else None
+    bench.session()
+    return bench.finding(truth)
+
+
+def lasting(name: Any, role: str, words: Sequence[str], retry_after: str | None = None) -> Scenario:
     """From some request of a role on, all meet the fault: the run stops with one error; mended, it goes on."""
 
     def play(bench: Bench, truth: Truth) -> Finding:
         start = {"task": 30, "judge": 2, "reflection": 2}[role]
-        bench.server.fault = lambda asked, count: fault(name) if asked == role and count >= start else None
+        bench.server.fault = lambda asked, count: fault(name, retry_after=retry_after) if asked == role and count >= start else None
         bench.fails(words)
         bench.server.fault = None
         bench.session()
@@ -240,8 +247,11 @@ _SAID = {
 SCENARIOS: Mapping[str, Scenario] = {
     **{f"passing {name}": passing(name) for name in PASSING},
     "passing rate_limit with Retry-After": passing("rate_limit", "0.02"),
+    "burst of 500s": burst,
     **{f"lasting {name}": lasting(name, "task", [_SAID.get(name, "connection")]) for name in LASTING},
-    "lasting server of the judge": lasting("server", "judge", ["judge", "500"]),
+    "lasting rate_limit with Retry-After": lasting("rate_limit", "task", ["429"], "0.02"),
+    "lasting rate_limit with Retry-After of an hour": lasting("rate_limit", "task", ["429"], "3600"),
+    **{f"lasting {name} of the judge": lasting(name, "judge", ["judge", _SAID.get(name, "connection")]) for name in LASTING},
     "lasting server of the reflection": lasting("server", "reflection", ["reflection", "500"]),
     "lasting unauthorized of the reflection": lasting("unauthorized", "reflection", ["reflection", "401"]),
     "reply of 10 MB": huge,

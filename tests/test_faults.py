@@ -10,8 +10,17 @@ import pytest
 from benchmarks.faults import KILL_POINTS, SCENARIOS, Truth, play, truth_of
 
 KILLED = [name for name in SCENARIOS if name.startswith("SIG")]
-CHOSEN = [name for name in SCENARIOS if name not in KILLED] + [KILLED[1], KILLED[KILL_POINTS // 2], KILLED[KILL_POINTS + 3], KILLED[-2]]
-"""All but most of the kills, which the benchmark and test_kill_resume.py play."""
+JUDGED = [name for name in SCENARIOS if name.endswith("of the judge")]
+CHOSEN = [name for name in SCENARIOS if name not in KILLED and name not in JUDGED]
+CHOSEN += [
+    KILLED[1],
+    KILLED[KILL_POINTS // 2],
+    KILLED[KILL_POINTS + 3],
+    KILLED[-2],
+    "lasting server of the judge",
+    "lasting empty of the judge",
+]
+"""All but most of the kills and of the judge's outages, which the benchmark plays; kills also test_kill_resume.py."""
 
 
 @pytest.fixture(scope="module")
