@@ -74,7 +74,8 @@ def optimize(
     the evidence that they are better (GEPA, arXiv 2507.19457). Everything paid for is on disk as it happens; the same call with the same ``run`` goes on where it stopped.
 
     Args:
-        program: with the prompts to start from; it is never changed. Or a list, ``[program, other, ...]``: further starts are the same program with other prompts, texts by module path, or bundles.
+        program: with the prompts to start from; it is never changed. Or a list, ``[program, other, ...]``: further starts are the same program with other prompts, texts by module path, or paths of
+            bundles, registries, runs, exported Markdown folders or prompt files.
             All are run on the validation set and compete from there (``result.starts``); before and after, the test set included, compare with the first.
         trainset: examples to learn from: a list of dicts, dataclasses or pydantic models, a path to .jsonl, .json, .csv or .parquet, a data frame, a Hugging Face data set. The keys that
             ``forward`` names are inputs, the rest are labels.

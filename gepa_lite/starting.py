@@ -1,4 +1,4 @@
-"""Several starts of one run: ``gl.optimize([a, b], ...)`` and ``Search(start=bundle)``, checked before anything is paid for."""
+"""Several starts of one run: ``gl.optimize([a, b], ...)`` and ``Search(start=...)``, read and checked before anything is paid for."""
 
 from __future__ import annotations
 
@@ -8,16 +8,90 @@ from pathlib import Path
 from typing import Any
 
 from gepa_lite.adapters.adapt import adapt
-from gepa_lite.bundle import Prompts, load_prompts
+from gepa_lite.bundle import REGISTRY_FILE, Prompts, load_prompts
 from gepa_lite.core.candidate import Start
 from gepa_lite.core.contract import Contracts
 from gepa_lite.errors import UsageError
+from gepa_lite.exports.folder import BUNDLE, import_prompts
+from gepa_lite.insight.stored import read_run
 from gepa_lite.program.optimizable import Optimizable, check_parts
+from gepa_lite.prompt_files.reading import TEXT_ENDINGS, YAML_ENDINGS, PromptFiles, prompts_from
+from gepa_lite.ship.bundle import lineage_of
+from gepa_lite.store.folders import find_run
+from gepa_lite.store.schema import FILE_NAME
 
 PromptSet = Mapping[str, str] | str | os.PathLike[str]
-"""Texts by module path, of which any may be missing; what ``gl.load_prompts`` or ``gl.prompts_from`` read; or the path of a bundle."""
+"""Texts by module path, of which any may be missing; what ``gl.load_prompts`` or ``gl.prompts_from`` read; or a path that ``read_start`` takes."""
 
 _ORIGIN = ("program", "candidate", "verdict", "date", "made_by")
+_TAKEN = (
+    "a bundle (*.prompts.json), a registry's folder, a run's name or folder, a folder that `gepa-lite export --format markdown` wrote, or prompt files: "
+    f"one that ends in {', '.join((*TEXT_ENDINGS, *YAML_ENDINGS))}, or a folder of such"
+)
+
+
+def read_start(path: str | os.PathLike[str]) -> Start | Prompts | PromptFiles:
+    """What lies at a path, as prompts to start from.
+
+    Args:
+        path: a bundle; a registry's folder: its current version; a run's folder, ``run.db`` or name: its winner, or the best so far, whatever the test set said of it; a folder that
+            ``gl.export(..., "markdown", ...)`` wrote, edited or not; or a prompt file or a folder of them, as ``gl.prompts_from`` reads them.
+
+    Returns:
+        Prompts with signatures to check where they are known, else texts by module path.
+
+    Raises:
+        UsageError: it is none of these, or can't be read; names what was found and what is taken.
+    """
+    place = Path(os.fspath(path)).expanduser()
+    if not place.exists():
+        return _winner_of(_run_named(os.fspath(path)))
+    if place.is_dir():
+        return _read_folder(place)
+    if place.name == FILE_NAME:
+        return _winner_of(place.parent)
+    if place.suffix.lower() in (*TEXT_ENDINGS, *YAML_ENDINGS):
+        return prompts_from(place)
+    if place.suffix.lower() == ".json":
+        return load_prompts(place)
+    raise UsageError(
+        f"{place} is a file that ends in {place.suffix or 'nothing'}: no prompts to start from are read from it. Give {_TAKEN}."
+    )
+
+
+def _run_named(name: str) -> Path:
+    try:
+        return find_run(name)
+    except UsageError as error:
+        raise UsageError(f"{name} can't be read: there is no such file or folder, and no such run ({error}) Give {_TAKEN}.") from None
+
+
+def _read_folder(folder: Path) -> Start | Prompts | PromptFiles:
+    if (folder / FILE_NAME).is_file():
+        return _winner_of(folder)
+    if (folder / REGISTRY_FILE).is_file():
+        return load_prompts(folder)
+    if (folder / BUNDLE).is_file():
+        return import_prompts(folder)
+    names = sorted(file.name for file in folder.iterdir())
+    bundles = [name for name in names if name.endswith(".prompts.json")]
+    if bundles:
+        raise UsageError(f"{folder} is a folder with bundles and no registry: name one of them, {', '.join(bundles[:5])}.")
+    try:
+        return prompts_from(folder)
+    except UsageError as error:
+        listed = f"it holds {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" if names else "it is empty"
+        raise UsageError(f"no prompts to start from are in the folder {folder}: {listed} ({error}) Give {_TAKEN}.") from None
+
+
+def _winner_of(folder: Path) -> Start:
+    stored = read_run(folder)
+    result = stored.result()
+    index = result.winner_index
+    member = result.candidates[index]
+    candidate = {"id": member.candidate.id, "is_seed": index == 0, "lineage": lineage_of(result, index)}
+    origin = {"run": folder.name, "candidate": candidate, "verdict": result.verdict, "date": stored.written.date().isoformat()}
+    return Start(f"run {folder.name}, #{index}", result.winner_prompts, origin)
 
 
 def first_of(program: Any) -> tuple[Any, Sequence[Any]]:
@@ -33,13 +107,13 @@ def first_of(program: Any) -> tuple[Any, Sequence[Any]]:
     return program[0], program[1:]
 
 
-def read_starts(program: Optimizable, others: Sequence[Any], bundle: Any, contracts: Contracts) -> tuple[tuple[Start, ...], list[str]]:
+def read_starts(program: Optimizable, others: Sequence[Any], start: Any, contracts: Contracts) -> tuple[tuple[Start, ...], list[str]]:
     """The starts beside a program's own prompts, and what a person should know of them.
 
     Args:
         program: the first one.
         others: programs that differ from it in their prompts alone, or prompt sets.
-        bundle: of ``Search(start=)``: a path or what ``gl.load_prompts`` read; None for none.
+        start: of ``Search(start=)``; None for none.
         contracts: of the run.
 
     Raises:
@@ -47,26 +121,32 @@ def read_starts(program: Optimizable, others: Sequence[Any], bundle: Any, contra
     """
     starts = [_start(program, other, f"start {place}") for place, other in enumerate(others, 1)]
     known = {"the first program": program.prompts}
-    for start in starts:
-        twin = next((name for name, texts in known.items() if dict(start.texts) == dict(texts)), None)
+    for other in starts:
+        twin = next((name for name, texts in known.items() if dict(other.texts) == dict(texts)), None)
         if twin is not None:
-            raise UsageError(f"{start.name} has the same prompts as {twin}: leave it out, or change its prompts.")
-        known[start.name] = dict(start.texts)
+            raise UsageError(f"{other.name} has the same prompts as {twin}: leave it out, or change its prompts.")
+        known[other.name] = dict(other.texts)
     notices = []
-    if bundle is not None:
-        shipped = _start(program, load_prompts(bundle) if not isinstance(bundle, Prompts) else bundle, "the bundle")
+    if start is not None:
+        shipped = _start(program, start, "Search(start=)")
         if any(dict(shipped.texts) == dict(texts) for texts in known.values()):
             notices.append(f"Search(start=): the prompts of {shipped.name} are those of the program already, so it is no start of its own.")
         else:
             starts.append(shipped)
-    for start in starts:
-        _hold(start, contracts)
+    for other in starts:
+        _hold(other, contracts)
     return tuple(starts), notices
 
 
 def _start(program: Optimizable, other: Any, name: str) -> Start:
     if isinstance(other, (str, os.PathLike)):
-        other = load_prompts(other)
+        other = read_start(other)
+    if isinstance(other, Start):
+        check_parts(program, other.texts, other.name)
+        return Start(other.name, {**program.prompts, **other.texts}, other.origin)
+    if isinstance(other, PromptFiles):
+        check_parts(program, other, str(other.source))
+        return Start(other.source.name, {**program.prompts, **other})
     if isinstance(other, Prompts):
         other.check_modules({path: part.fingerprint for path, part in program.parts.items()})
         origin = {key: other.data[key] for key in _ORIGIN if key in other.data}

@@ -169,7 +169,7 @@ class Else(Triage):
         ([GOOD, Triage(lm=LM).with_prompts(GOOD)], "start 2 has the same prompts as start 1"),
         ([{"route": "Decide how urgent it is. " * 400}], "the prompts of start 1 break the contract.*at most 2,000"),
         ([3], "program is of type int"),
-        (["nowhere.prompts.json"], "nowhere.prompts.json can't be read"),
+        (["nowhere.prompts.json"], "nowhere.prompts.json can't be read: there is no such file"),
     ],
 )
 def test_a_start_that_does_not_fit_is_refused_before_anything_is_spent(starts: Any, words: str) -> None:

@@ -29,7 +29,7 @@ class RunConfig(BaseModel):
 
     Attributes:
         program: ``module:name`` of a program class, of a function that makes a program, or of an instance.
-        start: bundles whose prompts are further starts.
+        start: paths of further prompts to start from, or names of runs.
         feedback: ``module:name`` of a feedback function; None for the program's own method.
         train: file of the examples to learn from.
         val: file of the examples that candidates are compared on; None splits ``train``.
@@ -119,12 +119,18 @@ def read_config(file: Path) -> dict[str, Any]:
             values[key] = file.absolute().parent / Path(values[key]).expanduser()
     start = values.get("start")
     if isinstance(start, (str, list)):
-        values["start"] = [file.absolute().parent / Path(path).expanduser() for path in ([start] if isinstance(start, str) else start)]
+        values["start"] = [_start(file.absolute().parent, text) for text in ([start] if isinstance(start, str) else start)]
     run = values.get("run")
     # a run is a name, unless it has the form of a path
     if isinstance(run, str) and "/" in run:
         values["run"] = str(file.absolute().parent / Path(run).expanduser())
     return values
+
+
+def _start(folder: Path, text: str) -> Path:
+    """A path from the config's folder; what is not there and has no separator may be the name of a run."""
+    path = folder / Path(text).expanduser()
+    return path if path.exists() or "/" in text else Path(text)
 
 
 def read_settings(pairs: Iterable[str]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class Recipe(BaseModel):
         kind: ``"cli"`` or ``"python"``: who started it.
         program: ``module:name``; None where it can't be imported.
         prompts: texts that replace the program's own, by module path.
-        starts: further prompts to start from: paths of bundles, or texts by module path.
+        starts: further prompts to start from: paths that ``gepa_lite.starting`` reads, names of runs, or texts by module path.
         feedback: ``module:name``; None for the program's own method.
         lm: the model of all modules that name none.
         reflection_lm: who rewrites, or models with their weights; None for the program's model.
@@ -49,7 +49,7 @@ class Recipe(BaseModel):
     kind: Literal["cli", "python"]
     program: str | None
     prompts: dict[str, str] = Field(default_factory=dict)
-    starts: list[dict[str, str] | Path] = Field(default_factory=list)
+    starts: list[dict[str, str] | str] = Field(default_factory=list)
     feedback: str | None = None
     lm: str | None = None
     reflection_lm: str | dict[str, float] | None = None
@@ -132,7 +132,7 @@ def recipe_of(config: RunConfig, file: Path | None) -> Recipe:
     return Recipe(
         kind="cli",
         program=config.program,
-        starts=[path.absolute() for path in config.start],
+        starts=[str(path.absolute() if path.exists() else path) for path in config.start],
         feedback=config.feedback,
         lm=config.lm,
         reflection_lm=config.reflection_lm,

@@ -23,8 +23,8 @@ Starts = Annotated[
     list[Path] | None,
     typer.Option(
         "--start",
-        metavar="BUNDLE",
-        help="A bundle, or a registry's folder, whose prompts are a start beside the program's; may be repeated.",
+        metavar="PATH",
+        help="Prompts to start from beside the program's: a bundle, a registry's folder, a run's name or folder (its winner), an exported Markdown folder, a prompt file or a folder of them; may be repeated.",
     ),
 ]
 FeedbackName = Annotated[

@@ -210,8 +210,8 @@ CHECKS: Mapping[str, Check] = {
     "require": Check("'improved' or None", lambda value: value in (None, "improved"), ("improved",)),
     "milestones": count(1),
     "start": Check(
-        "the path of a bundle, or what gl.load_prompts read,",
-        lambda value: value is None or isinstance(value, str) or hasattr(value, "__fspath__") or hasattr(value, "check_modules"),
+        "the path of a bundle, a registry, a run or prompt files, or texts by module path,",
+        lambda value: value is None or isinstance(value, (str, Mapping)) or hasattr(value, "__fspath__"),
     ),
     "store_messages": TRUTH,
     "coverage": Check("a share above 0, up to 1,", lambda value: _is_number(value) and 0 < value <= 1),

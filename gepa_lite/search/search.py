@@ -73,8 +73,8 @@ class Search:
         pins: examples (rows, or ids of validation examples) on which no candidate may score less than the seed: one that does is vetoed before its validation.
         require: ``"improved"``: ``result.program`` is the seed unless the sealed test set shows a gain; None: unless the winner's test score is not above the seed's.
         milestones: candidates scored on the curve's examples once the search has ended, seed and winner included.
-        start: a bundle to go on from: a path, or what ``gl.load_prompts`` read. Its prompts are a start beside the program's own, which the test set compares with all the same; its modules and
-            signatures must be the program's.
+        start: prompts to go on from: the path of a bundle, a registry's folder, a run, an exported Markdown folder or prompt files; what ``gl.load_prompts`` or ``gl.prompts_from`` read; or texts by
+            module path. They are a start beside the program's own prompts, which the test set compares with all the same; modules, and signatures where they are known, must be the program's.
         store_messages: False keeps messages, replies, inputs, outputs and words of the feedback out of the run's file; ``docs/privacy.md`` says what still works.
         coverage: least share, 0 to 1, of validation examples that the seed needs a score on. What stays missing above it, tried twice (a refused input, an example that always times out),
             is set aside for this run, by an event, and said; below it the run ends with an error. 1 sets nothing aside.

@@ -75,7 +75,7 @@ def bundle_data(result: Result[Any]) -> dict[str, Any]:
             **_splits(result),
             "objectives": {name: _scores(row, Objective()) for name, row in result.objectives.items()},
         },
-        "candidate": {"id": chosen.candidate.id, "is_seed": chosen.index == 0, "lineage": _lineage(result, chosen.index), **beside},
+        "candidate": {"id": chosen.candidate.id, "is_seed": chosen.index == 0, "lineage": lineage_of(result, chosen.index), **beside},
         "starts": [
             {**asdict(score), "origin": dict(start.origin)} for score, start in zip(result.starts[1:], state.started.starts, strict=True)
         ],
@@ -160,7 +160,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
     return {"calls": usage.calls, "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "usd": usage.usd}
 
 
-def _lineage(result: Result[Any], index: int) -> list[dict[str, Any]]:
+def lineage_of(result: Result[Any], index: int) -> list[dict[str, Any]]:
     """From the seed to the candidate, first parents only: which step changed which module."""
     pool = result.state.pool
     line = []
