@@ -93,19 +93,36 @@ def test_each_way_of_calling_is_recorded_once_with_tokens_and_dollars(way: str) 
         assert call.usage.usd == pytest.approx(call.usage.input_tokens * PRICE[0] + call.usage.output_tokens * PRICE[1])
 
 
-def test_coroutines_at_once_are_each_recorded_once_with_their_own_reply() -> None:
-    async def triage(message: str) -> str:
-        async def one(number: int) -> str:
-            return text_of(await load_litellm().acompletion(**asked(server.base_url, "gist", f"part {number}")))
+async def replied(base: str, name: str, text: str) -> str:
+    return text_of(await load_litellm().acompletion(**asked(base, name, text)))
 
-        return " ".join(await asyncio.gather(*map(one, range(8))))
+
+@pytest.mark.parametrize("way", [replied, streamed_async])
+def test_coroutines_at_once_are_each_recorded_once_with_their_own_reply_in_the_order_they_began(way: Any) -> None:
+    async def triage(message: str) -> str:
+        return " ".join(await asyncio.gather(*(way(server.base_url, "gist", f"part {number}") for number in range(8))))
 
     with OpenAIServer(lambda messages: messages[-1]["content"]) as server:
-        execution = run_once(triage)
-    # litellm begins calls at once in threads of its own, in any order
-    assert sorted(call.reply for call in execution.trace.calls) == [f"part {number}" for number in range(8)]
-    assert all(call.messages[-1]["content"] == call.reply for call in execution.trace.calls)
-    assert execution.output == " ".join(f"part {number}" for number in range(8))
+        for _ in range(5):
+            execution = run_once(triage)
+            # litellm begins calls at once in threads of its own, in any order
+            assert [call.reply for call in execution.trace.calls] == [f"part {number}" for number in range(8)]
+            assert all(call.messages[-1]["content"] == call.reply for call in execution.trace.calls)
+            assert execution.output == " ".join(f"part {number}" for number in range(8))
+
+
+def test_gathered_calls_through_a_router_keep_their_order_too() -> None:
+    async def triage(message: str) -> str:
+        litellm = load_litellm()
+        served = {"model": MODEL, "api_base": server.base_url, "api_key": "k"}
+        router = litellm.Router(model_list=[{"model_name": "m", "litellm_params": served}], num_retries=0)
+        texts = [said(gl.prompt("gist"), f"part {number}") for number in range(6)]
+        made = await asyncio.gather(*(router.acompletion(model="m", messages=text) for text in texts))
+        return " ".join(map(text_of, made))
+
+    with OpenAIServer(lambda messages: messages[-1]["content"]) as server:
+        for _ in range(3):
+            assert [call.reply for call in run_once(triage).trace.calls] == [f"part {number}" for number in range(6)]
 
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]

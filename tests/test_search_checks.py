@@ -54,7 +54,7 @@ WRONG: dict[str, list[Any]] = {
     "prefer": ["shorter", None],
     "pins": ["abc", {"id": 1}, None, 3],
     "require": ["improve", True, 1],
-    "start": [3, True, {"route": "x"}, ("a",)],
+    "start": [3, True, ("a",)],
     "plateau": [-1, 1.0, True, None],
     "shorten": [-1, 1.0, True, None],
 }
@@ -74,7 +74,7 @@ RIGHT: dict[str, list[Any]] = {
     "guard": ["off", gl.Guard(words=8)],
     "pins": [[], ["id"], ({"message": "x"},)],
     "require": [None, "improved"],
-    "start": [None, "t.prompts.json", Path("t.prompts.json")],
+    "start": [None, "t.prompts.json", Path("t.prompts.json"), {"route": "x"}],
 }
 
 

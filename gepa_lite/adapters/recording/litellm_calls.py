@@ -21,6 +21,8 @@ from gepa_lite.lm.providers import load_litellm, look_up
 from gepa_lite.lm.wire import estimate_input
 from gepa_lite.prompting import last_read
 
+_PLACE = "gepa_lite_place"
+
 
 @dataclass(frozen=True, slots=True)
 class LiteLLMCalls:
@@ -57,6 +59,12 @@ class _Calls:
         self._open: dict[str, _Open] = {}
         self._lock = threading.Lock()
 
+    def coming(self, call: Any) -> None:
+        """A coroutine is about to make a call, told in its own context: coroutines that are gathered come here in their order, and litellm then begins their calls in threads, in any."""
+        scope = current_scope(LiteLLMCalls)
+        if scope is not None and hasattr(call, "model_call_details"):
+            call.model_call_details.setdefault(_PLACE, scope.next_place())
+
     def begun(self, kwargs: Mapping[str, Any]) -> None:
         """A call goes out, told in its own context. Our own models' calls are no rollout's here, see ``Scope.pay``."""
         scope = current_scope(LiteLLMCalls)
@@ -68,7 +76,7 @@ class _Calls:
                 # the next attempt of the same call
                 return
             began = _Open(scope, 0, attributed(), last_read(), time.perf_counter(), kwargs)
-            began.place = scope.opened(lambda: self.abandoned(name))
+            began.place = scope.opened(lambda: self.abandoned(name), kwargs.get(_PLACE))
             self._open[name] = began
 
     def ended(self, kwargs: Mapping[str, Any], response: Any) -> None:
@@ -171,6 +179,10 @@ def _loggers() -> tuple[Any, ...]:
             _calls.failed(kwargs)
 
     class ToldInLoops(CustomLogger):
+        async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
+            _calls.coming(kwargs.get("litellm_logging_obj"))
+            return None
+
         async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
             _calls.ended(kwargs, response_obj)
 

@@ -181,17 +181,23 @@ class Scope:
             if recorded.fault.fault == "world":
                 self._failed.setdefault(digest, recorded.fault)
 
-    def opened(self, abandoned: Callable[[], None] = lambda: None) -> int:
+    def next_place(self) -> int:
+        """The place of a call that is about to begin; what its client does before it goes out may take longer than for the calls behind it."""
+        with self._changed:
+            return next(self._places)
+
+    def opened(self, abandoned: Callable[[], None] = lambda: None, place: int | None = None) -> int:
         """A call began whose end will be told later, perhaps by another thread.
 
         Args:
             abandoned: called where the rollout ends and the call's end was not told in time.
+            place: from ``next_place``; None takes the next one.
 
         Returns:
             Its place among the calls, for ``pay`` and ``closed``: the trace is in the order the calls began, and the threads that tell their ends may come in any.
         """
         with self._changed:
-            place = next(self._places)
+            place = next(self._places) if place is None else place
             self._open[place] = abandoned
             return place
 
