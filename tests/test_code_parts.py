@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import runpy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,11 @@ import gepa_lite as gl
 from gepa_lite.core.contract import Contract
 from gepa_lite.core.events import Proposed, Shortened
 from gepa_lite.errors import SandboxError, UsageError
+from gepa_lite.exports.formats import FORMATS
 from gepa_lite.lm.protocol import Request
 from gepa_lite.sandbox.sandbox import Sandbox
+from gepa_lite.search.shorten import next_cut
+from gepa_lite.search.state import replay
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.testing import ScriptedLM
 
@@ -61,14 +66,19 @@ def test_a_search_rewrites_code_and_what_is_no_python_is_asked_for_once_more(tmp
     )
     assert result.program.prompts["extract"] == GOOD.strip()
     with RunStore.read(tmp_path / "run") as store:
-        tried = {event.module for event in store.events() if isinstance(event, Shortened)}
-    assert "extract" not in tried
-    with pytest.raises(gl.UsageError, match="extract is code, not a prompt, and 'messages' holds prompts alone: use 'markdown' or 'py'"):
-        gl.export(result, "messages", tmp_path / "messages")
-    for name in ("markdown", "py"):
-        gl.export(result, name, tmp_path / f"agent.{name}")
-        written = tmp_path / f"agent.{name}"
-        assert "def extract(reply):" in "".join(each.read_text() for each in (written.iterdir() if written.is_dir() else [written]))
+        events = list(store.events())
+    assert {event.module for event in events if isinstance(event, Shortened)} <= {"respond"}
+    # the same text is cut where it is no code, so it is by its form that it was left alone
+    state = replay(events)
+    assert state.started is not None
+    rules = state.started.settings["contract"]
+    prose = {**rules, "modules": {**rules["modules"], "extract": {**rules["modules"]["extract"], "form": None}}}
+    as_prose = replace(state, started=replace(state.started, settings={**state.started.settings, "contract": prose}))
+    cut = next_cut(as_prose, gl.Search())
+    assert cut is not None
+    assert cut.module == "extract"
+    left = next_cut(state, gl.Search())
+    assert left is None or left.module != "extract"
     assert gl.evaluate(result.program, ROWS[6:], feedback=bbeh()).mean == 1.0
     first = next(text for text in asked if "Python code of one step" in text)
     assert "def extract(reply):" in first
@@ -82,6 +92,78 @@ def test_a_search_rewrites_code_and_what_is_no_python_is_asked_for_once_more(tmp
     assert loaded(question="Which of A to D, number 3?").answer == "(D)"
     data = json.loads((tmp_path / "agent.prompts.json").read_text())
     assert data["modules"]["extract"]["contract"]["form"] == "python"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> gl.Result[BBEHAgent]:
+    """An agent whose prompt and code were both rewritten."""
+
+    def reflect(request: Request) -> str:
+        code = "Python code of one step" in request.messages[-1]["content"]
+        return f"<prompt>\n```python\n{GOOD}```\n</prompt>" if code else "<prompt>\nGiven the question, think and answer.\n</prompt>"
+
+    options: dict[str, Any] = {"feedback": bbeh(), "reflection_lm": ScriptedLM(reflect, name="reflector"), "budget": gl.Budget(rollouts=90)}
+    result = gl.optimize(agent(), ROWS[:6], ROWS[6:], run=tmp_path_factory.mktemp("run") / "run", **options)
+    assert result.prompts["extract"] == GOOD.strip()
+    return result
+
+
+REFUSING = sorted(name for name, form in FORMATS.items() if not form.code)
+
+
+def test_each_form_carries_code_apart_from_prompts_or_refuses_it() -> None:
+    assert REFUSING == ["dspy", "langchain", "messages", "mlflow"]
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_forms_that_hold_prompts_alone_refuse_code_by_name_and_leave_nothing(
+    name: str, written: gl.Result[BBEHAgent], tmp_path: Path
+) -> None:
+    target = f"sqlite:///{tmp_path}/mlflow.db" if name == "mlflow" else str(tmp_path / "out")
+    with pytest.raises(gl.UsageError, match=f"extract is code, not a prompt, and '{name}' holds prompts alone: use 'markdown' or 'py'"):
+        gl.export(written, name, target)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_python_module_has_code_in_a_table_of_its_own(written: gl.Result[BBEHAgent], tmp_path: Path) -> None:
+    done = gl.export(written, "py", tmp_path / "agent_prompts.py")
+    assert done.verified is not None
+    assert done.verified.rendered == done.verified.sent == 10
+    text = (tmp_path / "agent_prompts.py").read_text()
+    assert "# Python that a search has written for steps that are no model's: no prompts." in text
+    assert "        'def extract(reply):\\n'\n" in text
+    names = runpy.run_path(str(tmp_path / "agent_prompts.py"))
+    assert names["CODE"] == {"extract": GOOD.strip()}
+    assert all(list(names[table]) == ["respond"] for table in ("PROMPTS", "SYSTEM", "INPUTS", "PARAMS"))
+    assert names["messages"]("respond", question="Why?")[0]["content"].startswith(written.prompts["respond"])
+    with pytest.raises(KeyError):
+        names["messages"]("extract", reply="x")
+    plain = gl.export(written, "py", tmp_path / "again.py", verify_on=0)
+    assert plain.verified is None
+
+
+def test_a_folder_has_code_in_python_files_that_come_back(written: gl.Result[BBEHAgent], tmp_path: Path) -> None:
+    folder = tmp_path / "prompts"
+    gl.export(written, "markdown", folder)
+    assert sorted(file.name for file in folder.iterdir()) == ["bundle.prompts.json", "extract.py", "respond.md"]
+    assert (folder / "extract.py").read_text() == GOOD
+    assert dict(gl.import_prompts(folder)) == dict(written.prompts)
+    (folder / "extract.py").write_text(GOOD.replace("found[0]", "found[-1]"))
+    edited = gl.import_prompts(folder, tmp_path / "edited.prompts.json")
+    assert edited.data["edited"] == ["extract"]
+    assert "found[-1]" in gl.load_prompts(tmp_path / "edited.prompts.json")["extract"]
+    assert agent().load(tmp_path / "edited.prompts.json")(question="Which of A to D, number 3?").answer == "(Z)"
+    (folder / "extract.py").write_text("def extract(reply:\n")
+    with pytest.raises(gl.UsageError, match=r"the edited prompts break their contract: extract: .*valid Python"):
+        gl.import_prompts(folder)
+    (folder / "extract.py").write_text(GOOD)
+    (folder / "extract.md").write_text("Take the letter.")
+    with pytest.raises(gl.UsageError, match=r"extract.md is not read: 'extract' is code, and lies in another file"):
+        gl.import_prompts(folder)
+    (folder / "extract.md").unlink()
+    (folder / "extract.py").unlink()
+    with pytest.raises(gl.UsageError, match=r"extract.py is missing"):
+        gl.import_prompts(folder)
 
 
 def test_code_that_is_never_valid_costs_no_rollout() -> None:

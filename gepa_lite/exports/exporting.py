@@ -103,7 +103,9 @@ def export(
     what = _source(source, program, run)
     if what.code and not FORMATS[format].code:
         carry = " or ".join(repr(name) for name, each in FORMATS.items() if each.code)
-        raise UsageError(f"{what.code[0]} is code, not a prompt, and {format!r} holds prompts alone: use {carry}, or the bundle as it is.")
+        raise UsageError(
+            f"{next(iter(what.code))} is code, not a prompt, and {format!r} holds prompts alone: use {carry}, or the bundle as it is."
+        )
     asked = verify_on if verify_on is not None else EXAMPLES if what.run is not None else 0
     if live and (what.program is None or not asked):
         raise UsageError("live=True needs the program and recorded examples to run it on: give program= and run=.")

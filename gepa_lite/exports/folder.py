@@ -1,4 +1,4 @@
-"""A folder of Markdown files, one for each prompt, and back."""
+"""A folder of Markdown files, one for each prompt, and of Python files, one for each step that is code; and back."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from gepa_lite.bundle import Prompts, load_prompts
 from gepa_lite.errors import UsageError
-from gepa_lite.exports.source import Reading, Source, file_name, path_of
+from gepa_lite.exports.source import Reading, Source, file_name, is_code, path_of
 from gepa_lite.ship.atomic import write_atomically
 from gepa_lite.ship.bundle import bundle_text
 
 BUNDLE = "bundle.prompts.json"
-_ENDING = ".md"
+_PROMPT, _CODE = ".md", ".py"
 
 
 def write_folder(source: Source, path: Path) -> None:
     """Each prompt in a file of its own, with one line end after it; beside them the bundle, so that a change comes back with its contract and signatures."""
     path.mkdir(parents=True, exist_ok=True)
     for module, text in source.prompts.items():
-        write_atomically(path / file_name(module, _ENDING), text + "\n")
+        write_atomically(path / file_name(module, _CODE if module in source.code else _PROMPT), text + "\n")
     write_atomically(path / BUNDLE, bundle_text(source.prompts.data))
 
 
@@ -64,15 +64,20 @@ def import_prompts(folder: str | os.PathLike[str], bundle: str | os.PathLike[str
 def _merged(path: Path) -> dict[str, Any]:
     """The bundle's data and the texts of the files, which must be of the same modules."""
     data = dict(load_prompts(path / BUNDLE).data)
-    texts = {path_of(file.name, _ENDING): file for file in sorted(path.glob(f"*{_ENDING}"))}
-    for module in data["modules"]:
-        if module not in texts:
-            raise UsageError(f"{path / file_name(module, _ENDING)} is missing: the bundle beside it has the module {module!r}.")
-    for module, file in texts.items():
-        if module not in data["modules"]:
+    files = {path / file_name(module, _CODE if is_code(entry) else _PROMPT): module for module, entry in data["modules"].items()}
+    for file, module in files.items():
+        if not file.exists():
+            raise UsageError(f"{file} is missing: the bundle beside it has the module {module!r}.")
+    for file in sorted(path.iterdir()):
+        if file.suffix in (_PROMPT, _CODE) and file not in files:
+            module = path_of(file.name, file.suffix)
+            if module in data["modules"]:
+                raise UsageError(
+                    f"{file} is not read: {module!r} is {'code' if file.suffix == _PROMPT else 'a prompt'}, and lies in another file. Delete it."
+                )
             raise UsageError(f"{file} is of no module of the bundle beside it, which has {', '.join(map(repr, data['modules']))}.")
     try:
-        return {"data": data, "texts": {module: _text(texts[module]) for module in data["modules"]}}
+        return {"data": data, "texts": {module: _text(file) for file, module in files.items()}}
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: a prompt can't be read as UTF-8 text: {error}.") from None
 

@@ -23,7 +23,7 @@ class Format:
         write: writes it to a target, a path or what the tool takes for one.
         read: reads it back, as the tool does that it is for.
         in_place: it is written where it stays (a registry with versions of its own), so it can't be moved there once it is verified.
-        code: it holds texts as they are, so that code among them (``gl.Code``) is no prompt to who reads them.
+        code: it holds code (``gl.Code``) as well, apart from the prompts.
     """
 
     words: str

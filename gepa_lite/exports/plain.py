@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import runpy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ _HEAD = '''"""The prompts of {program}, exported from a bundle of {made_by}: pla
 Verdict when they were made: {verdict}. Don't edit this file: change the prompts by a new run, and export again.
 """
 '''
+_CODE = """# Python that a search has written for steps that are no model's: no prompts. Run it in a sandbox only.
+"""
 _MESSAGES = '''
 
 def messages(module: str, **inputs: Any) -> list[dict[str, str]]:
@@ -74,21 +77,24 @@ def messages(module: str, **inputs: Any) -> list[dict[str, str]]:
 
 
 def write_python(source: Source, path: Path) -> None:
-    """A module with the constants ``PROMPTS``; and where the messages are known, ``SYSTEM``, ``INPUTS``, ``PARAMS`` and ``messages(module, **inputs)``."""
+    """A module with the constants ``PROMPTS``, ``CODE`` where steps are code, and where the messages are known ``SYSTEM``, ``INPUTS``, ``PARAMS`` and ``messages(module, **inputs)``."""
     data = source.prompts.data
     head = _HEAD.format(program=_safe(data["program"]), made_by=_safe(data["made_by"]), verdict=_safe(data["verdict"]))
+    modules = source.asked
+    code = f"{_CODE}CODE = {_sources(source.code)}\n" if source.code else ""
+    prompts = {module: source.prompts[module] for module in modules}
     if not framed(source):
-        write_atomically(path, f"{head}\nPROMPTS = {_literal(dict(source.prompts))}\n")
+        write_atomically(path, f"{head}\nPROMPTS = {_literal(prompts)}\n{code}")
         return
     body = inspect.getsource(user_message_module)
     imports, functions = body.partition("\n\ndef ")[0].partition("from __future__")[2], body.partition("\n\ndef ")[2]
     constants = {
-        "PROMPTS": dict(source.prompts),
-        "SYSTEM": {module: system_of(entry) for module, entry in source.modules.items()},
-        "INPUTS": {module: entry["frame"]["inputs"] for module, entry in source.modules.items()},
-        "PARAMS": {module: entry.get("params") or {} for module, entry in source.modules.items()},
+        "PROMPTS": prompts,
+        "SYSTEM": {module: system_of(entry) for module, entry in modules.items()},
+        "INPUTS": {module: entry["frame"]["inputs"] for module, entry in modules.items()},
+        "PARAMS": {module: entry.get("params") or {} for module, entry in modules.items()},
     }
-    lines = "".join(f"{name} = {_literal(value)}\n" for name, value in constants.items())
+    lines = "".join(f"{name} = {_literal(value)}\n" for name, value in constants.items()) + code
     write_atomically(path, f"{head}\nfrom __future__{imports}\n{lines}\n\ndef {functions.rstrip()}\n{_MESSAGES}")
 
 
@@ -99,7 +105,7 @@ def read_python(source: Source, path: Path) -> Reading:
     except Exception as error:
         raise UsageError(f"{path} can't be imported: {type(error).__name__}: {error}.") from error
     make = names.get("messages")
-    return Reading(dict(names["PROMPTS"]), None if make is None else lambda module, inputs: make(module, **inputs))
+    return Reading({**names["PROMPTS"], **names.get("CODE", {})}, None if make is None else lambda module, inputs: make(module, **inputs))
 
 
 def _literal(value: Any) -> str:
@@ -107,6 +113,12 @@ def _literal(value: Any) -> str:
     if not isinstance(value, dict):
         return ascii(value)
     return "{\n" + "".join(f"    {key!a}: {item!a},\n" for key, item in value.items()) + "}"
+
+
+def _sources(code: Mapping[str, str]) -> str:
+    """Code by module, one string a line, so that it and its diffs can be read."""
+    entries = ("".join(f"        {line!a}\n" for line in text.splitlines(keepends=True)) or "        ''\n" for text in code.values())
+    return "{\n" + "".join(f"    {module!a}: (\n{lines}    ),\n" for module, lines in zip(code, entries, strict=True)) + "}"
 
 
 def _safe(text: Any) -> str:

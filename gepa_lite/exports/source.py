@@ -37,9 +37,14 @@ class Source:
         return modules
 
     @property
-    def code(self) -> list[str]:
-        """The modules whose text is code (``gl.Code``)."""
-        return [path for path, module in self.modules.items() if (module.get("contract") or {}).get("form") == "python"]
+    def code(self) -> dict[str, str]:
+        """The texts that are code (``gl.Code``), by module path."""
+        return {path: self.prompts[path] for path, module in self.modules.items() if is_code(module)}
+
+    @property
+    def asked(self) -> dict[str, Mapping[str, Any]]:
+        """The modules whose text is a prompt."""
+        return {path: module for path, module in self.modules.items() if not is_code(module)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,11 @@ class Reading:
 
     prompts: Mapping[str, str]
     messages: Callable[[str, Mapping[str, Any]], list[Message]] | None = None
+
+
+def is_code(module: Mapping[str, Any]) -> bool:
+    """Whether the text of a bundle's module is code."""
+    return (module.get("contract") or {}).get("form") == "python"
 
 
 def system_of(module: Mapping[str, Any]) -> str:
@@ -80,7 +90,7 @@ def ordered(module: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, A
 
 def framed(source: Source) -> bool:
     """Whether the messages around every prompt are known."""
-    return all(module.get("frame") is not None for module in source.modules.values())
+    return bool(source.asked) and all(module.get("frame") is not None for module in source.asked.values())
 
 
 def filled(source: Source, system: Callable[[str, str], list[Message]]) -> Callable[[str, Mapping[str, Any]], list[Message]] | None:
