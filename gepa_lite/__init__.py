@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # typing itself costs a process that only loads prompts more than all of this package
 if TYPE_CHECKING:
+    from typing import Any
+
     from gepa_lite.adapters.adapt import apply_prompts
     from gepa_lite.adapters.dspy.program import DspyProgram
     from gepa_lite.adapters.function.wrapped import Wrapped, wrap
@@ -255,6 +255,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'gepa_lite' has no attribute {name!r}")
+    import importlib
+
     value = getattr(importlib.import_module(f"gepa_lite.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

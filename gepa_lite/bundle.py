@@ -8,10 +8,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from gepa_lite.core.contract import Contract, Contracts
+from gepa_lite.core.rules import Rules
 from gepa_lite.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gepa_lite.core.contract import Contracts
 
 SCHEMA = "gepa_lite.prompts"
 SCHEMA_VERSION = 1
@@ -52,19 +57,19 @@ class Prompts(Mapping[str, str]):
     @property
     def contracts(self) -> Contracts:
         """What the prompts kept to when they were made, and must keep to when they are changed."""
+        from gepa_lite.core.contract import Contract, Contracts
+
         modules = {path: Contract.from_data(module["contract"]) for path, module in self.data["modules"].items() if module.get("contract")}
         program = self.data.get("contract")
         return Contracts(modules, Contract.from_data(program) if program else None)
 
     def breaches(self) -> list[str]:
         """What the prompts break of their contracts, in words, as far as the standard library can tell: languages and Jinja2 templates are not looked into."""
-        contracts = self.contracts
-        found = [
-            f"{path}: {breach.words}"
-            for path, contract in contracts.modules.items()
-            for breach in contract.breaches(self[path], libraries=False)
-        ]
-        return [*found, *(breach.words for breach in contracts.program_breaches(self, libraries=False))]
+        held = {path: Rules(module["contract"]) for path, module in self.data["modules"].items() if module.get("contract")}
+        found = [f"{path}: {breach.words}" for path, rules in held.items() for breach in rules.breaches(self[path], libraries=False)]
+        program = self.data.get("contract")
+        together = Rules(program).breaches_together(self, libraries=False) if program else []
+        return [*found, *(breach.words for breach in together)]
 
     def check_modules(self, fingerprints: Mapping[str, str]) -> None:
         """Refuse a program whose modules are not the bundle's.

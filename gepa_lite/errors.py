@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+TYPE_CHECKING = False  # typing itself costs a process that only loads prompts more than all of this package
+if TYPE_CHECKING:
+    from typing import Any, ClassVar, Literal
 
-Fault = Literal["candidate", "world"]
+    Fault = Literal["candidate", "world"]
 
 
 class GepaLiteError(Exception):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gepa_lite.bundle import Prompts
-from gepa_lite.core.contract import estimated_tokens
+from gepa_lite.core.rules import estimated_tokens
 from gepa_lite.ship.words import word_diff
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Literal
 
-Form = Literal["text", "json", "jinja", "format", "template", "python"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gepa_lite.core.form import Form
+
 FORMS: tuple[Form, ...] = ("text", "json", "jinja", "format", "template", "python")
 
 GRAMMARS: dict[str, str] = {"jinja": "Jinja2 template", "format": "text for str.format", "template": "text for string.Template"}
 """The forms with a grammar of their own, in words."""
 
+# each alternative begins with its own sign, and looks back after it, so that a search skips whatever is none of them
 PLACEHOLDERS = re.compile(
     r"\{\{-?\s*(?P<double>[A-Za-z_][\w.]*)[^{}]*\}\}"
     r"|\$\{(?P<dollar>[A-Za-z_]\w*)\}"
-    r"|(?<![\w$])\$(?P<bare>[A-Za-z_]\w*)"
+    r"|\$(?<![\w$]\$)(?P<bare>[A-Za-z_]\w*)"
     r"|%\((?P<percent>[A-Za-z_]\w*)\)[sdifrgx]"
-    r"|(?<![{$])\{(?P<single>[A-Za-z_]\w*(?:\.\w+|\[[^\[\]{}\"'\s]+\])*)(?:![rsa])?(?::[^{}\s\"']*)?\}(?!\})"
+    r"|\{(?<![{$]\{)(?P<single>[A-Za-z_]\w*(?:\.\w+|\[[^\[\]{}\"'\s]+\])*)(?:![rsa])?(?::[^{}\s\"']*)?\}(?!\})"
 )
 _STYLES = {"double": "{{%s}}", "dollar": "${%s}", "bare": "${%s}", "percent": "%%(%s)s", "single": "{%s}"}
 
@@ -47,6 +49,8 @@ def template_fields(text: str, form: str) -> frozenset[str] | str:
             return frozenset(f"{{{name}}}" for name in _format_fields(text))
         except ValueError as error:
             return str(error)
+    import string
+
     template = string.Template(text)
     if template.is_valid():
         return frozenset(f"${{{name}}}" for name in template.get_identifiers())
@@ -82,6 +86,8 @@ def _kind_of(placeholder: str) -> str:
 
 
 def _format_fields(text: str) -> Iterator[str]:
+    import string
+
     for _, name, spec, _ in string.Formatter().parse(text):
         if name is not None:
             yield name

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gepa_lite.core.contract import estimated_tokens
 from gepa_lite.core.example import Example
 from gepa_lite.core.ids import jsonable
 from gepa_lite.core.rollout import Rollout
+from gepa_lite.core.rules import estimated_tokens
 from gepa_lite.doctor.checkup import Diagnosis
 from gepa_lite.run_spec import RunSpec
 

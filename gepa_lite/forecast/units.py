@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gepa_lite.briefing import fitted, program_facts
 from gepa_lite.core.call import Usage
-from gepa_lite.core.contract import estimated_tokens
 from gepa_lite.core.rollout import Rollout
+from gepa_lite.core.rules import estimated_tokens
 from gepa_lite.forecast.course import Case, Cost
 from gepa_lite.forecast.samples import Samples
 from gepa_lite.lm.protocol import LM

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gepa_lite.core.contract import PROGRAM, Contract, Contracts, identify_language
+from gepa_lite.core.contract import PROGRAM, Contract, Contracts
+from gepa_lite.core.rules import identify_language
 from gepa_lite.errors import UsageError
 from gepa_lite.program.optimizable import Optimizable, check_parts
 

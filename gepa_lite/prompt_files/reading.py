@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gepa_lite.core.contract import Contract
-from gepa_lite.core.placeholders import Form
+from gepa_lite.core.form import Form
 from gepa_lite.errors import UsageError
 
 JINJA_ENDINGS = (".j2", ".jinja", ".jinja2")

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gepa_lite.core.candidate import Candidate
-from gepa_lite.core.contract import Breach, Contracts
+from gepa_lite.core.contract import Contracts
 from gepa_lite.core.example import Example
 from gepa_lite.core.finding import Finding
+from gepa_lite.core.rules import Breach
 from gepa_lite.guard.review import Heard, LeakGuard
 from gepa_lite.search.reflect import template_sources
 from gepa_lite.search.search import Search

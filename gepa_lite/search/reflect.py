@@ -15,8 +15,8 @@ from jinja2 import Template as JinjaTemplate
 from gepa_lite.core.call import Call, Message
 from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.finding import Finding
+from gepa_lite.core.form import Form
 from gepa_lite.core.ids import jsonable
-from gepa_lite.core.placeholders import Form
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.core.seeds import stream
 from gepa_lite.errors import UsageError

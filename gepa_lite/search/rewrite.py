@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from gepa_lite.core.budget import Spend
 from gepa_lite.core.call import Message
 from gepa_lite.core.finding import Finding
-from gepa_lite.core.placeholders import Form
+from gepa_lite.core.form import Form
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.errors import ModelError
 from gepa_lite.lm.protocol import Completion
