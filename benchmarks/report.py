@@ -31,7 +31,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Row:
-    """One figure. ``peer`` and ``ratio`` are None where nothing is compared; ``goal`` in words; ``met`` None where there is no goal."""
+    """One figure.
+
+    ``peer`` and ``ratio`` are None where nothing is compared; ``goal`` in words; ``met`` None where there is no goal. ``spread`` is the least and the most of what ``ours``, or ``ratio`` where
+    there is one, is the median of.
+    """
 
     measure: str
     ours: float | str
@@ -39,6 +43,7 @@ class Row:
     ratio: float | None = None
     goal: str | None = None
     met: bool | None = None
+    spread: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,14 +62,15 @@ class Report:
         lines = [f"{'measure':<52}{'ours':>14}{'peer':>14}{'ratio':>9}  goal"]
         for row in self.rows:
             met = "" if row.met is None else ("  met" if row.met else "  NOT MET")
-            lines.append(f"{row.measure:<52}{_cell(row.ours):>14}{_cell(row.peer):>14}{_cell(row.ratio):>9}  {row.goal or ''}{met}")
+            spread = "" if row.spread is None else f"  ({_cell(row.spread[0])} to {_cell(row.spread[1])})"
+            lines.append(f"{row.measure:<52}{_cell(row.ours):>14}{_cell(row.peer):>14}{_cell(row.ratio):>9}  {row.goal or ''}{met}{spread}")
         return "\n".join(lines)
 
     def json(self) -> str:
         """One line of JSON."""
         data = {
             "name": self.name,
-            "rows": [asdict(row) for row in self.rows],
+            "rows": [{name: value for name, value in asdict(row).items() if name != "spread" or value is not None} for row in self.rows],
             "n": self.n,
             "seeds": list(self.seeds),
             "model": self.model,

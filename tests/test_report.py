@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +18,7 @@ from benchmarks.ui_recording import Size, write_large_run
 from gepa_lite.cli.app import app
 from gepa_lite.insight.distance import TextSpace
 from gepa_lite.insight.measures import read_trail
-from gepa_lite.report.lineage import MOST, ancestors_of, shown_nodes
+from gepa_lite.report.lineage import MOST, ancestors_of, lineage_chart, shown_nodes
 from gepa_lite.report.matrix import matrix_of, matrix_picture
 from gepa_lite.report.pages import Look
 from gepa_lite.report.svg import Scale, number, tag
@@ -264,3 +265,18 @@ def test_wrong_arguments_are_refused(arguments: list[str], run: Path) -> None:
     found = CliRunner().invoke(app, [str(run) if word == "RUN" else word for word in arguments])
     assert found.exit_code != 0
     assert "Traceback" not in found.output
+
+
+def test_labels_of_a_tree_do_not_cover_each_other_and_the_winner_has_one(tmp_path: Path) -> None:
+    write_large_run(tmp_path / "large", Size(300, 9_000), 0)
+    with Browse(tmp_path / "large") as browse:
+        trail = read_trail(browse)
+    assert trail.winner is not None
+    drawn = str(lineage_chart(trail, {trail.winner.index}))
+    labels = re.findall(r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>#(\d+) ', drawn)
+    assert str(trail.winner.index) in {index for _, _, index in labels}
+    assert 10 < len(labels) < drawn.count("<circle")
+    rows: dict[str, list[float]] = {}
+    for x, y, _ in labels:
+        rows.setdefault(y, []).append(float(x))
+    assert min(b - a for row in rows.values() for a, b in itertools.pairwise(sorted(row))) > 60

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,41 @@ def test_a_report_and_its_tables_stay_within_a_phone(root: Path, tmp_path: Path,
         "cell => cell.clientHeight / parseFloat(getComputedStyle(cell).lineHeight)"
     )
     assert lines < 2, "an interval is not broken within a word"
+
+
+def test_the_docs_pictures_are_taken(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pil = pytest.importorskip("PIL.Image")
+    from benchmarks import screenshots
+    from benchmarks.report import Options
+
+    monkeypatch.setattr(screenshots, "IMAGES", tmp_path)
+    with ThreadPoolExecutor(1) as alone:
+        # Playwright takes one browser a thread
+        report = alone.submit(screenshots.run, Options(quick=True, rest=(str(root), "good"))).result()
+    assert report.n == 4
+    sizes = {file.name: pil.open(file).size for file in tmp_path.iterdir()}
+    assert sizes["report-desk-dark.png"] == sizes["report-desk-light.png"] == (1650, 1290)
+    shades = {
+        scheme: pil.open(tmp_path / f"report-phone-{scheme}.png").convert("L").resize((1, 1)).getpixel((0, 0))
+        for scheme in ("light", "dark")
+    }
+    assert shades["dark"] < 80 < 180 < shades["light"]
+
+
+def test_no_word_of_a_table_is_broken_on_a_phone(address: str, root: Path, tmp_path: Path, watched: Callable[..., Watched]) -> None:
+    found = watched(viewport={"width": 375, "height": 800})
+    file = tmp_path / "good.html"
+    file.write_text(gl.report_html(root / "good"), encoding="utf-8")
+    for path in (f"{address}/", f"{address}/run/good", *(f"{address}/run/good{view}" for view in VIEWS), file.as_uri()):
+        found.page.goto(path)
+        narrow = found.page.evaluate(
+            """[...document.querySelectorAll("th, td, span.mark")].filter(cell => {
+                const words = cell.innerText.split(/\\s+/).map(word => word.length);
+                return cell.offsetParent && cell.clientWidth < 5 * Math.min(16, Math.max(...words));
+            }).map(cell => cell.innerText)"""
+        )
+        assert narrow == [], path
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= 375, path
 
 
 def test_everything_can_be_reached_by_keyboard(address: str, watched: Callable[..., Watched]) -> None:

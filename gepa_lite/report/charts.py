@@ -154,7 +154,9 @@ def bars(rows: Sequence[tuple[str, float, str]], words: str) -> Markup:
     if not rows:
         return Markup("")
     height, left, width = 26 * len(rows) + 4, 120, 860
-    scale = Scale(0, max(size for _, size, _ in rows), 0, width - left - 190)
+    # about 6.5 a letter
+    room = 12 + 6.5 * max(len(note) for _, _, note in rows)
+    scale = Scale(0, max(size for _, size, _ in rows), 0, width - left - room)
     parts = []
     for place, (name, size, note) in enumerate(rows):
         y = 4 + 26 * place
@@ -170,6 +172,6 @@ def spend_rows(spend: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, float,
     found = []
     for name, role in spend.items():
         tokens = role["input_tokens"] + role["output_tokens"]
-        price = f"{role['usd']:.4f} USD" if role["priced"] else "price unknown"
-        found.append((name, role["usd"] if usd else float(tokens), f"{price}, {tokens:,} tokens"))
+        price = f"{role['usd']:.4f} USD, " if role["priced"] and usd else "" if role["priced"] else "price unknown, "
+        found.append((name, role["usd"] if usd else float(tokens), f"{price}{tokens:,} tokens"))
     return found

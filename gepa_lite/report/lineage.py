@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
 from markupsafe import Markup
 
@@ -16,6 +17,8 @@ MOST = 150
 _ROW = 20
 _WIDTH = 860
 _LEFT, _RIGHT = 24, 70
+_LABEL = 68
+"""Room that a label takes."""
 
 
 def line_of(trail: Trail, index: int) -> list[Node]:
@@ -78,10 +81,11 @@ def lineage_chart(trail: Trail, front: Collection[int], link: str | None = None)
     parts = [_edge(trail.nodes[index], parent, spot, path_of) for index in shown for parent in trail.nodes[index].parents if parent in kept]
     parts += _rejections(trail, kept, scale, spot)
     best = None if winner is None else winner.index
+    labelled = _labelled(spot, [index for index in shown if index == best], [index for index in shown if index in front], shown)
     for index in shown:
-        dot = _dot(trail, index, spot[index], front, best)
+        dot = _dot(trail, index, spot[index], front, best, index in labelled)
         parts.append(dot if link is None else tag("a", dot, href=link.format(index)))
-    height = 16 + _ROW * (max(rows.values()) + 1)
+    height = 20 + _ROW * (max(rows.values()) + 1)
     counts = Counter(attempt.status for attempt in trail.attempts)
     words = f"Lineage of {len(trail.nodes)} candidates, {len(shown)} shown; proposals and merges: " + ", ".join(
         f"{count} {status}" for status, count in counts.most_common()
@@ -132,6 +136,18 @@ def _edge(node: Node, parent: int, spot: dict[int, tuple[float, float]], path_of
     )
 
 
+def _labelled(spot: Mapping[int, tuple[float, float]], *ranked: Sequence[int]) -> set[int]:
+    """The candidates whose label has room beside those that come before it in rank."""
+    taken: dict[float, list[float]] = defaultdict(list)
+    found = set()
+    for index in dict.fromkeys(chain(*ranked)):
+        x, y = spot[index]
+        if all(abs(x - other) >= _LABEL for other in taken[y]):
+            taken[y].append(x)
+            found.add(index)
+    return found
+
+
 def _rejections(trail: Trail, kept: set[int], scale: Scale, spot: dict[int, tuple[float, float]]) -> list[Markup]:
     """A small cross on its parent's row for each proposal that came to nothing; many at one place are one cross."""
     places: dict[tuple[int, int], list[Attempt]] = defaultdict(list)
@@ -148,7 +164,7 @@ def _rejections(trail: Trail, kept: set[int], scale: Scale, spot: dict[int, tupl
     return parts
 
 
-def _dot(trail: Trail, index: int, spot: tuple[float, float], front: Collection[int], winner: int | None) -> Markup:
+def _dot(trail: Trail, index: int, spot: tuple[float, float], front: Collection[int], winner: int | None, labelled: bool) -> Markup:
     node = trail.nodes[index]
     mean = "missing" if node.mean is None else f"{trail.objective.score(node.mean):.3f}"
     origin = f"from {' and '.join(f'#{parent}' for parent in node.parents)} at step {node.step}"
@@ -158,4 +174,4 @@ def _dot(trail: Trail, index: int, spot: tuple[float, float], front: Collection[
     kind = "dot winner" if index == winner else "dot front" if index in front else "dot merged" if len(node.parents) > 1 else "dot"
     radius = 6 if index == winner else 4
     label = tag("text", f"#{index} {mean}", class_="tick small", x=spot[0] + 8, y=spot[1] - 3)
-    return tag("g", tag("circle", tip(words), class_=kind, cx=spot[0], cy=spot[1], r=radius), label)
+    return tag("g", tag("circle", tip(words), class_=kind, cx=spot[0], cy=spot[1], r=radius), *([label] if labelled else []))

@@ -98,8 +98,8 @@ class Look:
         if trail.nodes and trail.best is not None:
             score = trail.objective.score
             seed, best = trail.nodes[0].mean, trail.best
-            rows.append(("seed", "missing" if seed is None else f"{score(seed):.3f}"))
-            rows.append(("best", "missing" if best.mean is None else f"{score(best.mean):.3f} (#{best.index})"))
+            rows.append(("seed, validation", "missing" if seed is None else f"{score(seed):.3f}"))
+            rows.append(("best, validation", "missing" if best.mean is None else f"{score(best.mean):.3f} (#{best.index})"))
         rows.append(("candidates", f"{len(trail.nodes):,}, {len(self.front):,} on the front"))
         rows.append(("proposals", f"{sum(attempt.kind != 'merge' for attempt in trail.attempts):,}"))
         bound = f" of {trail.budget.rollouts:,}" if trail.budget.rollouts else ""
