@@ -205,10 +205,25 @@ def version_file(folder: str | os.PathLike[str], number: int) -> str:
 
 
 def _current_file(folder: str) -> str:
+    if not os.path.exists(os.path.join(folder, REGISTRY_FILE)):
+        raise UsageError(f"{folder} is a folder without {REGISTRY_FILE}, so it is no registry: {_found_in(folder)}")
     current = read_registry(folder)["current"]
     if current is None:
         raise UsageError(f"the registry in {folder} has no current version: promote one, by gepa-lite registry promote {folder} VERSION.")
     return version_file(folder, current)
+
+
+def _found_in(folder: str) -> str:
+    """What a folder is in place of a registry, and what to give."""
+    names = sorted(os.listdir(folder))
+    bundles = [name for name in names if name.endswith(".prompts.json")]
+    if "run.db" in names:
+        return "it is a run. Save the prompts of its result, by result.save(path) or gepa-lite run --out, and give that file."
+    if bundles == ["bundle.prompts.json"]:
+        return "it is an exported folder of prompt files. Give the bundle in it, or what `gepa-lite import` makes of the files."
+    if bundles:
+        return f"it holds {', '.join(bundles[:5])}. Give one of them, or make a registry: gepa-lite registry add FOLDER BUNDLE."
+    return "give the path of a file that result.save() wrote, or make a registry: gepa-lite registry add FOLDER BUNDLE."
 
 
 def _read_json(name: str, wanted: str) -> Any:

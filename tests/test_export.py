@@ -207,6 +207,16 @@ def test_a_folder_is_edited_and_comes_back(result: gl.Result[Desk], tmp_path: Pa
         gl.import_prompts(tmp_path / "prompts")
 
 
+def test_a_prompt_that_no_text_file_can_hold_is_named(result: gl.Result[Desk], tmp_path: Path) -> None:
+    prompts = gl.load_prompts(result.save(tmp_path / "desk.prompts.json"))
+    modules = {**prompts.data["modules"], "gist": {**prompts.data["modules"]["gist"], "prompt": "cut \ud83d"}}
+    cut = gl.Prompts({**prompts.data, "modules": modules}, "cut")
+    with pytest.raises(gl.UsageError, match="the prompt of 'gist' holds half of a character"):
+        gl.export(cut, "markdown", tmp_path / "prompts")
+    assert not (tmp_path / "prompts").exists()
+    gl.export(cut, "py", tmp_path / "cut.py")
+
+
 def test_live_compares_scores(result: gl.Result[Desk], tmp_path: Path) -> None:
     done = gl.export(result, "py", tmp_path / "x.py", live=True, verify_on=20)
     assert done.live is not None

@@ -59,8 +59,17 @@ def test_what_is_refused(tmp_path: Path) -> None:
     registry = gl.Registry(tmp_path / "prompts")
     with pytest.raises(gl.UsageError, match="there is no registry"):
         registry.promote(1, why="x")
-    with pytest.raises(gl.UsageError, match="can't be read"):
+    with pytest.raises(gl.UsageError, match=r"is a folder without registry.json, so it is no registry: give the path of a file"):
         gl.load_prompts(tmp_path)
+    for name, words in {
+        "run.db": "it is a run. Save the prompts of its result",
+        "bundle.prompts.json": "it is an exported folder of prompt files",
+        "a.prompts.json": "it holds a.prompts.json. Give one of them",
+    }.items():
+        (tmp_path / name / "in").mkdir(parents=True)
+        (tmp_path / name / "in" / name).touch()
+        with pytest.raises(gl.UsageError, match=words):
+            gl.load_prompts(tmp_path / name / "in")
     registry.add(bundle(tmp_path / "b.json", 1), why="first", promote=True)
     assert registry.current == 1
     with pytest.raises(gl.UsageError, match="no version 7; it has 1"):

@@ -18,6 +18,13 @@ _PROMPT, _CODE = ".md", ".py"
 
 def write_folder(source: Source, path: Path) -> None:
     """Each prompt in a file of its own, with one line end after it; beside them the bundle, so that a change comes back with its contract and signatures."""
+    for module, text in source.prompts.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the prompt of {module!r} holds half of a character (a lone surrogate), which no text file can: use 'py', 'messages' or the bundle as it is."
+            ) from None
     path.mkdir(parents=True, exist_ok=True)
     for module, text in source.prompts.items():
         write_atomically(path / file_name(module, _CODE if module in source.code else _PROMPT), text + "\n")
