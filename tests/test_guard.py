@@ -215,7 +215,7 @@ def test_personal_data_is_found_and_never_told(text: str) -> None:
     assert review(f"Write to {text} at once.", Guard(allow=(text,))) == []
 
 
-@pytest.mark.parametrize("text", made_up_secrets()[::4], ids=range(11))
+@pytest.mark.parametrize("text", made_up_secrets(), ids=range(44))
 def test_secrets_are_found_and_never_told(text: str) -> None:
     found = review(f"Send {text} along.")
     assert "secret" in {finding.rule for finding in found}

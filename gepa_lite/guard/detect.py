@@ -20,6 +20,8 @@ _KEY = re.compile(
     r"|\b(?:npm_|hf_|gsk_|xai-|AIza)[\w-]{30,}"
 )
 _LONG_WORD = re.compile(r"[\w-]{11,}")
+# a random key of this length may well have no digit
+_NO_WORD = 20
 _PLACEHOLDER = re.compile(r"(?i)://[^:/]*:(?:pass(?:word|wd)?|pwd|secret|token|\*+|x+|<[^>]*>|\{[^}]*\}|\$\{?\w+\}?)@")
 
 _PLUGINS = {
@@ -90,10 +92,10 @@ def without_secrets(text: str) -> str:
 
 
 def _may_hold_secrets(text: str) -> bool:
-    """A quick look, many times faster than the detectors: every form they know is a URL, a key's frame, or has a long word with a digit."""
+    """A quick look, many times faster than the detectors: every form they know is a URL, a key's frame, or has a long word, with a digit where it is not very long."""
     if "://" in text or "PRIVATE KEY" in text:
         return True
-    return any(any(letter.isdigit() for letter in word) for word in _LONG_WORD.findall(text))
+    return any(len(word) >= _NO_WORD or any(letter.isdigit() for letter in word) for word in _LONG_WORD.findall(text))
 
 
 def _numbers(text: str) -> Iterator[Span]:

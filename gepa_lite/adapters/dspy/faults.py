@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from gepa_lite.errors import (
     AuthError,
     BadRequestError,
     ContextWindowError,
-    Fault,
     ModelConnectionError,
     ModelError,
     ModelNotFoundError,
@@ -18,6 +17,9 @@ from gepa_lite.errors import (
     RateLimitError,
     ServerError,
 )
+
+if TYPE_CHECKING:
+    from gepa_lite.errors import Fault
 from gepa_lite.lm.faults import QuotaSpentError, read_fault, scrub
 
 # a class stands before its parents
