@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gepa_lite.errors import Fault
 from gepa_lite.lm.faults import QuotaSpentError, read_fault, scrub
 
+if TYPE_CHECKING:
+    from gepa_lite.errors import Fault
+
 # a class stands before its parents
 _KINDS: tuple[tuple[str, type[ModelError], str], ...] = (
     ("LMAuthError", AuthError, "the key is missing or wrong."),
