@@ -40,6 +40,7 @@ _PARTS = {
     "study_runs",
     "study_tables",
     "trajectory_models",
+    "trajectory_recorded",
     "trajectory_runs",
     "ui_recording",
     "utilization_task",

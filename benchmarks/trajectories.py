@@ -1,4 +1,7 @@
-"""``python -m benchmarks trajectories``: the trajectory study's own analyses on simulated runs of ours: eight reflection models on six landscapes."""
+"""``python -m benchmarks trajectories``: the trajectory study's own analyses on simulated runs of ours: eight reflection models on six landscapes.
+
+``python -m benchmarks trajectories -- FOLDER...`` measures the finished runs under some folders instead. It opens their files: give it copies of what must not be touched.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 from benchmarks.report import Options, Report, Row
 from benchmarks.trajectory_models import Fit, breakthroughs, within_task
+from benchmarks.trajectory_recorded import recorded
 from benchmarks.trajectory_runs import MODELS, run_row
 
 TASKS = ("one-easy", "three-modules", "noisy", "deceptive", "overfitting", "mixed")
@@ -39,7 +43,9 @@ STUDY_MIXED = {
 
 
 def run(options: Options) -> Report:
-    """Play the runs and fit the models."""
+    """Play the runs and fit the models, or measure those that are there."""
+    if options.rest:
+        return recorded(options.rest)
     import pandas as pd
 
     tasks = TASKS[:3] if options.quick else TASKS

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import gepa_lite as gl
+from gepa_lite.testing import ScriptedLM
+from tests import triage
+
 pytest.importorskip("statsmodels")
 pd = pytest.importorskip("pandas")
 
 from benchmarks.trajectory_models import breakthroughs, standardized, within_task  # noqa: E402
+from benchmarks.trajectory_recorded import recorded  # noqa: E402
 from benchmarks.trajectory_runs import MODELS, run_row  # noqa: E402
 
 
@@ -90,3 +97,39 @@ def test_a_simulated_run_is_one_row_and_its_generations() -> None:
     assert [place["generation"] for place in generations] == list(range(len(generations)))
     assert run_row("one-easy", "steady", 0, 200)[0] == row
     assert set(MODELS) >= {"weak", "steady"}
+
+
+def test_recorded_runs_are_measured_and_those_without_proposals_are_left_out(tmp_path: Path) -> None:
+    results = {}
+    for seed in range(5):
+        results[seed] = gl.optimize(
+            triage.program(),
+            triage.rows(12, seed),
+            triage.rows(12, 10 + seed),
+            reflection_lm=triage.reflector(),
+            budget=gl.Budget(proposals=4 + 2 * seed),
+            search=gl.Search(seed=seed),
+            run=tmp_path / f"run-{seed}",
+        )
+    gl.optimize(
+        triage.program(),
+        triage.rows(12, 1),
+        triage.rows(12, 2),
+        reflection_lm=ScriptedLM("nothing", name="mute"),
+        budget=gl.Budget(proposals=4),
+        run=tmp_path / "mute",
+    )
+    report = recorded([str(tmp_path)])
+    assert report.n == 5
+    for row, result in zip(report.extra["runs"], results.values(), strict=True):
+        assert (
+            row["validation"] - row["seed_validation"] == pytest.approx(result.validation.after - result.validation.before) == row["gain"]
+        )
+        assert row["refined"] <= row["valid"] <= row["proposals"] == len(result.state.proposals)
+    assert {found["n"] for found in report.extra["correlations"].values()} == {5}
+    pooled = {row.measure: row.ours for row in report.rows}
+    valid = sum(row["valid"] for row in report.extra["runs"])
+    assert f" of {valid} = " in str(pooled["all: refined of the valid, on the minibatch"])
+    json.loads(report.json())
+    with pytest.raises(gl.UsageError, match="no finished run"):
+        recorded([str(tmp_path / "mute")])
