@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,40 @@ def test_a_client_made_once_is_told_apart_by_its_hook_and_an_undecidable_call_st
         # outside of a run it goes straight on
         assert plain.chat.completions.create(model=MODEL, messages=said("x urgent", "a refund ")).choices[0].message.content
         assert set(server.keys) == {KEY}
+
+
+@pytest.mark.parametrize("url", ["base_url", "shared_url"])
+def test_gathered_calls_of_a_client_with_the_hook_are_in_the_order_they_were_made(url: str) -> None:
+    with OpenAIServer(lambda messages: messages[-1]["content"]) as server, gl.proxy(server.base_url, api_key=KEY) as proxy:
+
+        async def triage(message: str) -> str:
+            http = openai.DefaultAsyncHttpxClient(event_hooks={"request": [proxy.astamp]})
+
+            async def one(client: Any, number: int) -> str:
+                made = await client.chat.completions.create(model=MODEL, messages=said(gl.prompt("gist"), f"part {number}"))
+                return str(made.choices[0].message.content)
+
+            async with openai.AsyncOpenAI(base_url=getattr(proxy, url), api_key="x", http_client=http) as client:
+                return " ".join(await asyncio.gather(*(one(client, number) for number in range(8))))
+
+        program = gl.wrap(triage, PROMPTS, record=proxy)
+        for _ in range(6):
+            trace = program.run({"message": "x"}, call_directly).trace
+            assert [call.reply for call in trace.calls] == [f"part {number}" for number in range(8)]
+
+
+def test_a_place_that_is_none_is_no_harm() -> None:
+    with OpenAIServer("high") as server, gl.proxy(server.base_url, api_key=KEY) as proxy:
+
+        def triage(message: str) -> str:
+            for place in ("0", "0", "-1", "x", "9" * 40, "²"):
+                body = {"model": MODEL, "messages": said(gl.prompt("route"), f"{message} {len(place)}")}
+                headers = {"x-gepa-lite-place": place.encode("utf-8")}
+                assert httpx.post(f"{proxy.base_url}/chat/completions", json=body, headers=headers).status_code == 200
+            return "high"
+
+        execution = gl.wrap(triage, PROMPTS, record=proxy).run({"message": "x"}, call_directly)
+        assert (execution.error, len(execution.trace.calls)) == (None, 6)
 
 
 def test_the_key_and_the_url_can_name_the_rollout_and_the_prompt() -> None:

@@ -13,6 +13,7 @@ from gepa_lite.lm.providers import load_litellm
 
 ROLLOUT_HEADER = "x-gepa-lite-rollout"
 MODULE_HEADER = "x-gepa-lite-module"
+PLACE_HEADER = "x-gepa-lite-place"
 
 _KEY = "gepa-lite-"
 _OPENAI = "https://api.openai.com/v1"
@@ -97,10 +98,14 @@ class Proxy:
         return key if scope is None else f"{_KEY}{scope.token}"
 
     def stamp(self, request: Any) -> None:
-        """An httpx event hook that names the rollout in each request's headers: ``httpx.Client(event_hooks={"request": [proxy.stamp]})``, with ``shared_url`` as base URL."""
+        """An httpx event hook that names the rollout in each request's headers: ``httpx.Client(event_hooks={"request": [proxy.stamp]})``, with ``shared_url`` as base URL.
+
+        It also gives the request its place in the trace where it is made, so that coroutines that are gathered stand there in their order, whichever reaches the proxy first.
+        """
         scope, module = current_scope(), attributed()
         if scope is not None:
             request.headers[ROLLOUT_HEADER] = scope.token
+            request.headers[PLACE_HEADER] = str(scope.next_place())
         if module is not None:
             request.headers[MODULE_HEADER] = module
 

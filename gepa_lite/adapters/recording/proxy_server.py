@@ -76,7 +76,7 @@ class _Handler:
         await response(scope, receive, send)
 
     async def _answer(self, request: HttpRequest) -> Response:
-        from gepa_lite.adapters.recording.proxy import MODULE_HEADER, ROLLOUT_HEADER
+        from gepa_lite.adapters.recording.proxy import MODULE_HEADER, PLACE_HEADER, ROLLOUT_HEADER
 
         token, module, path = _parts(request.url.path)
         key = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -96,7 +96,12 @@ class _Handler:
         call = read_request(path, body)
         asked = _object(body)
         upstream = Upstream(self._proxy.upstream, str(asked.get("model") or ""), headers, self._proxy.timeout)
-        return await self._recorded(rollout, upstream, call, module or request.headers.get(MODULE_HEADER), bool(asked.get("stream")))
+        stamped = request.headers.get(PLACE_HEADER, "")
+        # it has begun, so that the rollout's end waits for its record
+        place = rollout.opened(place=int(stamped) if stamped.isdecimal() and len(stamped) < 10 else None)
+        return await self._recorded(
+            rollout, upstream, call, module or request.headers.get(MODULE_HEADER), place, streams=bool(asked.get("stream"))
+        )
 
     async def _straight(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Response:
         """Pass a request on that is no model call of a rollout."""
@@ -110,10 +115,11 @@ class _Handler:
             return _refusal(502, f"the upstream could not be reached ({type(error).__name__}).")
         return StreamingResponse(_all_of(answer), answer.status_code, passed_on(answer.headers.items()))
 
-    async def _recorded(self, rollout: Scope, upstream: Upstream, call: Request, module: str | None, streams: bool) -> Response:
+    async def _recorded(
+        self, rollout: Scope, upstream: Upstream, call: Request, module: str | None, place: int, *, streams: bool
+    ) -> Response:
         arrivals = _Arrivals(asyncio.get_running_loop())
         live = Live(upstream, arrivals if streams else None)
-        place = rollout.opened()
         paid = asyncio.get_running_loop().run_in_executor(self._pool, _pay, rollout, live, call, module, place)
         paid.add_done_callback(lambda _: arrivals.queue.put_nowait(None))
         first = await arrivals.queue.get()

@@ -191,13 +191,13 @@ class Scope:
 
         Args:
             abandoned: called where the rollout ends and the call's end was not told in time.
-            place: from ``next_place``; None takes the next one.
+            place: from ``next_place``; None takes the next one, and so does one that a call holds already, e.g. of a request that was sent on.
 
         Returns:
             Its place among the calls, for ``pay`` and ``closed``: the trace is in the order the calls began, and the threads that tell their ends may come in any.
         """
         with self._changed:
-            place = next(self._places) if place is None else place
+            place = next(self._places) if place is None or place in self._open else place
             self._open[place] = abandoned
             return place
 
