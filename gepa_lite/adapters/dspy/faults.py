@@ -17,9 +17,6 @@ from gepa_lite.errors import (
     RateLimitError,
     ServerError,
 )
-
-if TYPE_CHECKING:
-    from gepa_lite.errors import Fault
 from gepa_lite.lm.faults import QuotaSpentError, read_fault, scrub
 
 if TYPE_CHECKING:
