@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +137,15 @@ def read_starts(program: Optimizable, others: Sequence[Any], start: Any, contrac
             starts.append(shipped)
     for other in starts:
         _hold(other, contracts)
-    return tuple(starts), notices
+    return _told_apart(starts), notices
+
+
+def _told_apart(starts: Sequence[Start]) -> tuple[Start, ...]:
+    """The starts with a number behind names that several have, such as those of files in different folders."""
+    names = Counter(start.name for start in starts)
+    return tuple(
+        replace(start, name=f"{start.name} (start {place})") if names[start.name] > 1 else start for place, start in enumerate(starts, 1)
+    )
 
 
 def _start(program: Optimizable, other: Any, name: str) -> Start:

@@ -163,7 +163,7 @@ def test_the_report_the_command_and_the_live_pages_show_the_race(tmp_path: Path)
         assert f"{start.mean:.3f}   [{start.low:.3f}, {start.high:.3f}]" in text
         assert f"{start.mean:.3f}   [{start.low:.3f}, {start.high:.3f}]" in shown
         assert f"| {start.mean:.3f} | {start.low:.3f} to {start.high:.3f} | 17 | {start.tokens:,} | {start.usd:.4f} |" in markdown
-        assert f"<td>{start.low:.3f} to {start.high:.3f}</td>" in page
+        assert f">{start.low:.3f} to {start.high:.3f}</td>" in page
     for words in ("vetoed: worse than the first program on a pin", "the winner comes from here"):
         assert all(words in place for place in (text, shown, markdown, page))
     assert "<b>x" not in page

@@ -73,6 +73,14 @@ def test_an_exported_folder_is_a_start_as_it_is_and_so_are_texts_and_what_was_re
         assert texts == {**SEED, **(shipped if place == 0 else given)}  # type: ignore[dict-item]
 
 
+def test_starts_of_one_name_are_told_apart_and_long_names_are_whole(tmp_path: Path) -> None:
+    one, two = (filled(tmp_path / name, {"route.md": f"Decide how urgent it is. {name}."}) / "route.md" for name in ("one", "two"))
+    result = run(tmp_path / ("first-run-with-a-name-that-is-long"), [one, two])
+    assert [start.name for start in result.starts] == ["first program", "route.md (start 1)", "route.md (start 2)"]
+    after = run(tmp_path / "second", [result.run])
+    assert f"run first-run-with-a-name-that-is-long, #{result.winner_index}  " in str(after)
+
+
 def test_a_run_is_found_by_its_name_and_its_winner_counts_whatever_the_test_set_said(
     shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

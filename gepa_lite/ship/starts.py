@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gepa_lite.ship.result import Result
 
 FIRST = "first program"
+_WIDEST = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +105,14 @@ def starts_text(result: Result[Any]) -> str:
     starts = result.starts
     if len(starts) < 2:
         return ""
-    rows = [f"{'start':<28}{'validation':>11}   {'95 % interval':<18}{'rollouts':>9}{'tokens':>11}{'USD':>10}"]
+    width = min(_WIDEST, max(28, *(len(start.name) + 2 for start in starts)))
+    rows = [f"{'start':<{width}}{'validation':>11}   {'95 % interval':<18}{'rollouts':>9}{'tokens':>11}{'USD':>10}"]
     for start in starts:
         score, interval = f"{'-':>11}", ""
         if start.mean is not None and start.low is not None and start.high is not None:
             score, interval = f"{start.mean:>11.3f}", f"[{start.low:.3f}, {start.high:.3f}]"
         usd = "unknown" if start.usd is None else f"{start.usd:.4f}"
         cost = f"{start.rollouts:>9,}{start.tokens:>11,}{usd:>10}"
-        rows.append(f"{start.name[:27]:<28}{score}   {interval:<18}{cost}  {start.words(result.finished)}".rstrip())
+        rows.append(f"{start.name[: width - 2]:<{width}}{score}   {interval:<18}{cost}  {start.words(result.finished)}".rstrip())
     what = "validation and test compare" if result.test is not None else "validation compares"
     return "\n".join([*rows, f"Before and after: {what} the winner with the first program."])
