@@ -1,7 +1,7 @@
 """``python -m benchmarks rl``: train the weights behind a two-module program, beside a control whose rewards are shuffled.
 
-``--smoke``: three updates, a broken-off run that goes on as the whole one, and the accounts. ``--task letters`` (a model of letters, made here) or ``smollm2``; ``--runs DIR`` keeps the runs,
-and the same command goes on where it stopped; ``--steps N`` updates.
+``--smoke``: three updates, a broken-off run that goes on as the whole one, and the accounts. ``--task letters`` (a model of letters, made here) or ``smollm2``, whose ``--model`` may be any ``policy/`` model;
+``--steps N`` updates of ``--examples N`` with ``--group N`` rollouts each, at the rate ``--rate X``, validated every ``--every N``; ``--vllm colocate`` hands sampling on a GPU to vLLM. ``--runs DIR`` keeps the runs, and the same command goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import argparse
 import math
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gepa_lite as gl
 from benchmarks.report import Options, Report, Row
-from benchmarks.rl_task import Marks, feedback, letter_model, rows
+from benchmarks.rl_task import Marks, Words, feedback, letter_model, rows
 from gepa_lite.baselines import optimizer
 from gepa_lite.search.verdict import mean_interval
 
-_SETTINGS = {
-    "letters": {"learning_rate": 3e-3, "examples": 4, "group": 8, "validate_every": 10, "micro_batch": 65},
-    "smollm2": {"learning_rate": 1e-4, "examples": 2, "group": 6, "validate_every": 5, "micro_batch": 13, "max_tokens": 8},
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "letters": {"learning_rate": 3e-3, "examples": 4, "group": 8, "validate_every": 10},
+    "smollm2": {"learning_rate": 1e-4, "examples": 2, "group": 6, "validate_every": 4},
 }
+_SIZES = {"letters": (60, 40, 100), "smollm2": (30, 20, 50)}
+"""Training, validation and test examples."""
 
 
 def run(options: Options) -> Report:
@@ -29,32 +32,60 @@ def run(options: Options) -> Report:
     parser = argparse.ArgumentParser(prog="python -m benchmarks rl")
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--task", choices=sorted(_SETTINGS), default="letters")
+    parser.add_argument("--model", default="policy/smollm2-135m", help="of the task smollm2")
     parser.add_argument("--steps", type=int, default=60)
+    for name, field, kind in (
+        ("rate", "learning_rate", float),
+        ("examples", "examples", int),
+        ("group", "group", int),
+        ("every", "validate_every", int),
+    ):
+        parser.add_argument(f"--{name}", dest=field, type=kind)
+    parser.add_argument("--vllm", choices=("colocate", "server"))
     parser.add_argument("--runs", type=Path, default=Path("gepa_runs") / "bench-rl")
     own = parser.parse_args(options.rest)
     if own.smoke or options.quick:
         with tempfile.TemporaryDirectory() as folder:
             return smoke(Path(folder))
-    model = letter_model(own.runs / "letters") if own.task == "letters" else "policy/smollm2-135m"
+    return study(own, options.seeds)
+
+
+def study(own: argparse.Namespace, seeds: Sequence[int]) -> Report:
+    """Training and control, for each seed."""
+    model = letter_model(own.runs / "letters") if own.task == "letters" else own.model
+    settings = {name: getattr(own, name) or default for name, default in _SETTINGS[own.task].items() if hasattr(own, name)}
+    settings["vllm"] = own.vllm
+    place = f"{own.task}-{own.steps}-{settings['learning_rate']:g}-{settings['examples']}x{settings['group']}"
     found: dict[str, list[dict[str, float]]] = {"trained": [], "shuffled": []}
-    for seed in options.seeds:
+    course: dict[str, list[list[float | None]]] = {"trained": [], "shuffled": []}
+    for seed in seeds:
         for name, shuffled in (("trained", False), ("shuffled", True)):
-            result = train(model, own.task, own.steps, seed, own.runs / f"{own.task}-{own.steps}-{name}-{seed}", shuffled=shuffled)
+            result = train(model, own.task, own.steps, seed, own.runs / f"{place}-{name}-{seed}", **settings, shuffled=shuffled)
             found[name].append(figures(result))
-            print(name, seed, found[name][-1], flush=True)
-    return Report(
-        "rl", table(found), 100, options.seeds, model.rpartition("/")[2], {"task": own.task, "steps": own.steps, "outcomes": found}
-    )
+            course[name].append([member.mean for member in result.candidates])
+            print(name, seed, found[name][-1], course[name][-1], flush=True)
+    extra = {"task": own.task, "steps": own.steps, "settings": settings, "device": device(), "validation_course": course, "outcomes": found}
+    return Report("rl", table(found), _SIZES[own.task][2], tuple(seeds), model.rpartition("/")[2], extra)
+
+
+def device() -> str:
+    """What computes."""
+    import torch
+
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
 
 
 def train(model: str, task: str, steps: int, seed: int, folder: Path, **settings: Any) -> gl.Result[Any]:
     """One run of GRPO."""
-    sizes = (60, 40, 100) if task == "letters" else (30, 20, 50)
+    train_count, val_count, test_count = sizes = _SIZES[task]
     data = rows(sum(sizes), 1)
-    train_rows, val_rows, test_rows = data[: sizes[0]], data[sizes[0] : sizes[0] + sizes[1]], data[-sizes[2] :]
-    grpo = optimizer("grpo", steps=steps, **{**_SETTINGS[task], **settings})
+    train_rows, val_rows, test_rows = data[:train_count], data[train_count : train_count + val_count], data[-test_count:]
+    settings = {**_SETTINGS[task], **settings}
+    # the rows of one example and a row of padding
+    grpo = optimizer("grpo", steps=steps, **{"micro_batch": 2 * settings["group"] + 1, **settings})
+    program = (Marks if task == "letters" else Words)(lm=model)
     given: dict[str, Any] = {"feedback": feedback, "testset": test_rows, "budget": gl.Budget(rollouts=100_000), "seed": seed, "run": folder}
-    return grpo(Marks(lm=model), train_rows, val_rows, workers=32, **given)
+    return grpo(program, train_rows, val_rows, workers=32, **given)
 
 
 def figures(result: gl.Result[Any]) -> dict[str, float]:
@@ -110,7 +141,7 @@ def table(found: dict[str, list[dict[str, float]]]) -> list[Row]:
 def smoke(folder: Path) -> Report:
     """Three updates; the same with a break after the second; and what must hold of both."""
     model = letter_model(folder / "letters")
-    settings: dict[str, Any] = {"examples": 2, "group": 4, "validate_every": 1, "micro_batch": 17}
+    settings: dict[str, Any] = {"examples": 2, "group": 4, "validate_every": 1}
     whole = train(model, "letters", 3, 0, folder / "whole", **settings)
     broken = _broken_off(model, folder / "broken", settings)
     losses = [
@@ -152,7 +183,7 @@ def _broken_off(model: str, folder: Path, settings: dict[str, Any]) -> gl.Result
             raise _Break
 
     data = rows(200, 1)
-    grpo = optimizer("grpo", steps=3, **{**_SETTINGS["letters"], **settings})
+    grpo = optimizer("grpo", steps=3, **{**_SETTINGS["letters"], **settings, "micro_batch": 2 * settings["group"] + 1})
     given: dict[str, Any] = {"feedback": feedback, "testset": data[-100:], "budget": gl.Budget(rollouts=100_000), "seed": 0, "run": folder}
     try:
         grpo(Marks(lm=model), data[:60], data[60:100], workers=32, on_event=stop, **given)

@@ -27,6 +27,23 @@ class Marks(gl.Program):
         return gl.Outputs(mark=mark, label=self.label(mark=mark).label)
 
 
+class Words(gl.Program):
+    """The same for a small language model: prompts by which it gives a readable answer now and then, since training has nothing to go on where it never does."""
+
+    mark = gl.Module(
+        "text -> mark: Literal['low', 'high']",
+        "Reply with one word: low or high. Texts that end with !! are high.",
+        **{**_PARAMS, "max_tokens": 6},
+    )
+    label = gl.Module(
+        "mark -> label: Literal['low', 'high']", "Reply with one word, low or high: repeat the mark.", **{**_PARAMS, "max_tokens": 6}
+    )
+
+    def forward(self, text: str) -> gl.Outputs:
+        mark = self.mark(text=text).mark
+        return gl.Outputs(mark=mark, label=self.label(mark=mark).label)
+
+
 def feedback(example: Any, output: Any) -> gl.Feedback:
     """Half for the mark, half for the label; an answer out of form fails the rollout and has none."""
     right = example["label"]
