@@ -6,6 +6,7 @@ True
 """
 
 from gepa_lite.baselines.compare import Comparison, compare
+from gepa_lite.baselines.dspy_rl import dspy_policy
 from gepa_lite.baselines.optimizer import OPTIMIZERS, Optimizer, optimizer
 
-__all__ = ["OPTIMIZERS", "Comparison", "Optimizer", "compare", "optimizer"]
+__all__ = ["OPTIMIZERS", "Comparison", "Optimizer", "compare", "dspy_policy", "optimizer"]
