@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,7 +25,7 @@ from gepa_lite.search.verdict import mean_interval
 OPTIMIZERS = "grpo,gepa_lite,gepa,best_of_n,few_shot,dspy_miprov2"
 _SIZES = (12, 12, 24)
 """Training, validation and test examples."""
-_REFLECTION = {"reflection_tokens": 128, "reflection_temperature": 0.7}
+_REFLECTION: Mapping[str, Any] = {"reflection_tokens": 128, "reflection_temperature": 0.7}
 
 
 def run(options: Options) -> Report:

@@ -89,11 +89,11 @@ def train(model: str, task: str, steps: int, seed: int, folder: Path, **settings
 
 
 def figures(result: gl.Result[Any]) -> dict[str, float]:
-    """Scores of seed and winner on the test set, and how much of the gain is form: answers that can be read at all."""
+    """Scores of seed and winner on the test set, and how much of the gain is form: answers that can be read at all, at the score that readable answers had before, or have now where there were none."""
     assert result.test is not None
     valid = [_in_form(result, index) for index in (0, result.winner_index)]
     before, after = result.test.before, result.test.after
-    content = before / valid[0] if valid[0] else 0.0
+    content = before / valid[0] if valid[0] else after / valid[1] if valid[1] else 0.0
     last = next(member.mean for member in reversed(result.candidates) if member.mean is not None)
     return {
         "before": before,
