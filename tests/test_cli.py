@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import gepa_lite as gl
+from benchmarks.ui_recording import Size, write_large_run
 from gepa_lite.cli.app import app
 from gepa_lite.cli.output import plain
 from gepa_lite.insight.progress import Progress
@@ -475,6 +476,20 @@ def test_show_lists_runs_and_prints_candidates(desk: Desk) -> None:
     assert json.loads(desk.run("show", "a", "--candidate", "1", "--json").stdout) == {"answer": "Repeat the word in capital letters."}
     for arguments in (["a", "--candidate", "7"], ["--candidate", "0"], ["aa"]):
         assert desk.run("show", *arguments).exit_code == 2
+
+
+def test_show_lists_the_candidates_that_count_of_a_long_run(desk: Desk) -> None:
+    write_large_run(desk.folder / "runs" / "long", Size(120, 2_400), 0)
+    lines = desk.run("show", "long").stdout.splitlines()
+    listed = [line.split()[0] for line in lines if line.strip().startswith("#")]
+    data = json.loads(desk.run("show", "long", "--json").stdout)
+    assert len(listed) == 40
+    assert "#0" in listed
+    assert len(data["candidates"]) == 120
+    means = {f"#{candidate['index']}": candidate["validation_mean"] for candidate in data["candidates"]}
+    assert max(means.values()) == max(means[index] for index in listed)
+    assert any(line.startswith("80 more are not listed") for line in lines)
+    assert "rejected: not better" in lines[-1]
 
 
 def test_models(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

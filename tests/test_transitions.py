@@ -189,6 +189,29 @@ def test_the_command_writes_lines_of_json(form: str, run: gl.Result[Any], tmp_pa
     assert rows or form == "preferences"
 
 
+@pytest.mark.parametrize("form", ["transitions", "sft", "kto"])
+def test_half_characters_and_odd_line_ends_are_exported(form: str, tmp_path: Path) -> None:
+    odd = "cut off \ud83d, a line \u2028 and \x85 another, \x00"
+
+    def answer(request: gl.Request) -> Any:
+        return f"{triage.reflect(request)} {odd}" if "<prompt>" in str(request.messages) else triage.answer(request)
+
+    result = gl.optimize(
+        triage.program(),
+        [{**row, "message": f"{row['message']} {odd}"} for row in triage.rows(12, 1)],
+        triage.rows(16, 2),
+        reflection_lm=ScriptedLM(answer, name="odd"),
+        budget=gl.Budget(proposals=12),
+        run=tmp_path / "r",
+    )
+    out = tmp_path / "rows.jsonl"
+    done = CliRunner().invoke(app, ["export", str(result.run), "--format", form, "--to", str(out)])
+    assert done.exit_code == 0, done.output
+    lines = out.read_text(encoding="utf-8").splitlines()
+    assert lines
+    assert all("cut off \ufffd, a line \u2028 and \x85 another" in json.dumps(json.loads(line), ensure_ascii=False) for line in lines)
+
+
 def test_the_command_refuses_what_it_does_not_look_at(run: gl.Result[Any], tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["export", str(run.run), "--format", "sft", "--to", str(tmp_path / "x"), "--live"])
     assert done.exit_code == 2

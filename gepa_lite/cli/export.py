@@ -107,7 +107,7 @@ def _write_rows(run: str, form: str, to: str, strangers: list[str], as_json: boo
     if strangers:
         raise UsageError(f"--format {form} takes no {', '.join(strangers)}: it reads the run's file alone.")
     records = transitions(run)
-    rows = [json.dumps(row, ensure_ascii=False) for row in training_rows(records, form)]
+    rows = [_whole_text(json.dumps(row, ensure_ascii=False)) for row in training_rows(records, form)]
     write_atomically(Path(to), "".join(f"{row}\n" for row in rows))
     labels, dropped = Counter(record.label or "unmeasured" for record in records), Counter(r.dropped for r in records if r.dropped)
     if as_json:
@@ -118,6 +118,18 @@ def _write_rows(run: str, form: str, to: str, strangers: list[str], as_json: boo
     answer(f"{to}: {len(rows)} rows of {len(records)} records ({counts}{'; marked' + marks[1:] if marks else ''})")
     if not rows and records:
         answer(_WHY_NONE[form])
+
+
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+def _whole_text(text: str) -> str:
+    r"""A line that UTF-8 and every reader of JSON lines takes: half a character, as a cut-off reply ends with one, becomes U+FFFD, and what some take for a line's end is escaped.
+
+    >>> _whole_text("a\ud83d\ude00 b\ud83d") == "a\U0001f600 b\ufffd"
+    True
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").translate(_LINE_ENDS)
 
 
 def _is_bundle(source: str) -> bool:

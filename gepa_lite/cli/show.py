@@ -53,7 +53,7 @@ def _report(stored: StoredRun) -> str:
         head = _head(stored)
         return f"Run {stored.folder}: {stored.status}, validating the seed: {head['rollouts']} of {head['validation_examples']} rollouts."
     result = stored.result()
-    return "\n\n".join([f"Run {stored.folder.name}: {stored.status}", str(result), _candidates(result), _proposals(result)])
+    return "\n\n".join([f"Run {stored.folder.name}: {stored.status}", str(result), _candidates(result, stored.folder), _proposals(result)])
 
 
 def _head(stored: StoredRun) -> dict[str, Any]:
@@ -75,18 +75,40 @@ def _head(stored: StoredRun) -> dict[str, Any]:
     }
 
 
-def _candidates(result: Result[Any]) -> str:
+_CANDIDATES = 40
+"""Candidates that are listed: a terminal is not for thousands."""
+
+
+def _listed(result: Result[Any]) -> set[int]:
+    """Places of the candidates that are listed: all where they are few, else seed and winner, then the winner's ancestors, the front and the rest, each the best first."""
+    members = result.candidates
+    line, waiting = {result.winner_index}, [result.winner_index]
+    while waiting:
+        for parent in members[waiting.pop()].parents:
+            if parent not in line:
+                line.add(parent)
+                waiting.append(parent)
+    best = sorted(members, key=lambda member: (member.mean is None, -(member.mean or 0.0), member.index))
+    ranked = [0, result.winner_index, *(m.index for m in best if m.index in line), *(m.index for m in best if m.index in result.front)]
+    return set(list(dict.fromkeys([*ranked, *(member.index for member in best)]))[:_CANDIDATES])
+
+
+def _candidates(result: Result[Any], folder: Path) -> str:
     from gepa_lite.cli.output import changed_modules
 
     rows = [f"{'candidate':>9}{'mean':>9}{'step':>6}{'parent':>8}  changed"]
-    best = result.winner_index
+    best, listed = result.winner_index, _listed(result)
     for member in result.candidates:
+        if member.index not in listed:
+            continue
         mean = "missing" if member.mean is None else f"{result.objective.score(member.mean):.3f}"
         step, parent = ("start" if member.step < 0 else str(member.step), f"#{member.parents[0]}") if member.parents else ("", "")
         marks = [word for word, true in (("best", member.index == best), ("front", member.index in result.front)) if true]
         changed = ", ".join(changed_modules(member, result.state)) or "(the seed)"
         note = f"{changed}  [{', '.join(marks)}]" if marks else changed
         rows.append(f"{f'#{member.index}':>9}{mean:>9}{step:>6}{parent:>8}  {note}")
+    if left := len(result.candidates) - len(listed):
+        rows.append(f"{left:,} more are not listed: those that scored less. All of them: gepa-lite show {folder} --json")
     return "\n".join(rows)
 
 
@@ -94,7 +116,7 @@ def _proposals(result: Result[Any]) -> str:
     from gepa_lite.cli.output import outcome_counts
 
     counts = outcome_counts(result.state)
-    parts = [f"{counts['accepted']} accepted", *(f"{count} {reason}" for reason, count in counts["not_accepted"].items())]
+    parts = [f"{counts['accepted']} accepted", *(f"{count} {reason.replace('_', ' ')}" for reason, count in counts["not_accepted"].items())]
     return f"Proposals: {', '.join(parts)}"
 
 

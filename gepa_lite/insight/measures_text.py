@@ -63,7 +63,8 @@ def _generations(measures: Measures) -> str:
 
 
 def _reasons(measures: Measures) -> str:
-    return f"outcomes: {', '.join(f'{count} {reason}' for reason, count in measures.reasons.items())}" if measures.reasons else ""
+    outcomes = [f"{count} {reason.replace('_', ' ')}" for reason, count in measures.reasons.items()]
+    return f"outcomes: {', '.join(outcomes)}" if outcomes else ""
 
 
 def _spend(measures: Measures) -> str:

@@ -65,9 +65,10 @@ def _preferences(records: Sequence[TransitionRecord]) -> Iterator[dict[str, Any]
     for _, group in groupby(sorted(records, key=subject), key=subject):
         members = list(group)
         losers = sorted((record for record in members if _gain(record) <= TOLERANCE), key=_gain)
+        # once each: a group of a long run has many pairs
+        asked = {id(record): canonical_json(_plain(record.messages)) for record in members}
         for chosen in (record for record in members if _gain(record) > TOLERANCE):
-            asked = canonical_json(_plain(chosen.messages))
-            same = [loser for loser in losers if canonical_json(_plain(loser.messages)) == asked and loser.response != chosen.response]
+            same = [loser for loser in losers if asked[id(loser)] == asked[id(chosen)] and loser.response != chosen.response]
             rejected = next(iter(same or (loser for loser in losers if loser.response != chosen.response)), None)
             if rejected is None:
                 continue

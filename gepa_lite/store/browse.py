@@ -121,6 +121,7 @@ class Browse:
         self.folder = find_run(run)
         refuse_network(self.folder)
         self._reader = Reader(self.folder / FILE_NAME)
+        self._places: dict[str, tuple[str, int]] = {}
 
     def events(self, after: int = 0) -> Iterator[EventRow]:
         """The events behind a place in the log, a page at a time."""
@@ -181,8 +182,15 @@ class Browse:
 
     def example(self, example_id: str) -> tuple[str, Example] | None:
         """The split and the example of an id."""
-        sql = "SELECT split, version, body FROM examples WHERE json_extract(body, '$.id') = ? LIMIT 1"
-        row = self._reader.row(sql, (example_id,))
+        if example_id not in self._places:
+            # ids lie within the bodies: they are read once, not at every look-up
+            places = self._reader.rows(
+                "SELECT json_extract(body, '$.id'), split, position FROM examples ORDER BY split DESC, position DESC"
+            )
+            self._places = {found: (split, position) for found, split, position in places}
+        if example_id not in self._places:
+            return None
+        row = self._reader.row("SELECT split, version, body FROM examples WHERE split = ? AND position = ?", self._places[example_id])
         return None if row is None else (str(row[0]), EXAMPLE.decode(row[1], row[2]))
 
     def splits(self) -> dict[str, int]:

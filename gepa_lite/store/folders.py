@@ -60,10 +60,12 @@ def find_run(run: str | Path) -> Path:
         return folder
     root = runs_root() if path is None else folder.parent
     names = [known.name for known in list_runs(root)]
-    near = difflib.get_close_matches(folder.name, names, n=3, cutoff=0.5) or names[:3]
+    near = difflib.get_close_matches(folder.name, names, n=3, cutoff=0.5)
     hint = (
         f"Did you mean {', '.join(map(repr, near))}?"
         if near
+        else f"The newest there: {', '.join(map(repr, names[:3]))}."
+        if names
         else f"There are no runs in {root}; {ROOT_VARIABLE} says where they are looked for."
     )
     raise UsageError(f"There is no run {str(run)!r} in {root}. {hint}")

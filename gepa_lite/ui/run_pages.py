@@ -97,7 +97,7 @@ class RunPages:
         shelf = self._shelf(request)
         return HTMLResponse(
             report_html(shelf.folder).encode("utf-8", "backslashreplace"),
-            headers={"content-disposition": "attachment; filename=report.html"},
+            headers={"content-disposition": f"attachment; filename=report.html; filename*=UTF-8''{quote(shelf.folder.name, safe='')}.html"},
         )
 
     async def ask(self, request: Request) -> Response:
