@@ -27,7 +27,7 @@ _PAIRS = (("paper", "peer"), ("defaults", "peer"), ("defaults", "peer-merge"), (
 _ORDER = list(OURS)
 _CHANGES = _ORDER[_ORDER.index("fan-1") : _ORDER.index("paper+fan-4")]
 _ADDITIONS = _ORDER[_ORDER.index("paper+fan-4") :]
-_FANS = ("fan-1", "fan-2", "fan-8", "fan-16", "no-overlap", "window-4", "window-16", "fan-1-window-4", "fan-1-window-16")
+_FANS = ("fan-1", "fan-2", "fan-4", "fan-8", "fan-16", "no-overlap", "window-4", "window-16", "fan-1-window-4", "fan-1-window-16")
 TABLES: Mapping[str, tuple[str, ...]] = {
     "peer": ("defaults", "paper", "peer", "peer-merge"),
     "defaults": ("defaults", *_CHANGES),

@@ -33,6 +33,7 @@ OURS: Mapping[str, Search] = {
     # one rule of the defaults changed
     "fan-1": Search(fan=1),
     "fan-2": Search(fan=2),
+    "fan-4": Search(fan=4),
     "fan-8": Search(fan=8),
     "fan-16": Search(fan=16),
     "no-overlap": Search(overlap=False),

@@ -50,7 +50,7 @@ def check_budget(spec: RunSpec) -> None:
             f"Budget(rollouts={budget.rollouts}) can't pay for the seed's validation and one proposal: {least} rollouts are needed ({scored} for the seed's validation{starts}, "
             f"{least - (2 + len(spec.starts)) * scored - spec.rollouts_after} for a step's minibatches, {scored} for a child's validation{after}). Raise it, use fewer examples, or Search(fan=1)."
         )
-    asked = spec.search.fan * (len(spec.program.parts) if spec.search.modules == "all" else 1)
+    asked = spec.first_fan * (len(spec.program.parts) if spec.search.modules == "all" else 1)
     if budget.proposals is not None and budget.proposals < asked:
         raise UsageError(
             f"Budget(proposals={budget.proposals}) can't pay for one step of {asked} proposals. Raise it, or use Search(fan=1)."

@@ -20,6 +20,7 @@ from gepa_lite.lm.prices import PriceTable
 from gepa_lite.lm.protocol import LM, LMInfo
 from gepa_lite.program.optimizable import Optimizable
 from gepa_lite.rollouts.judge import Judge
+from gepa_lite.search.fans import fan_at
 from gepa_lite.search.procedure import Procedure
 from gepa_lite.search.search import Search
 from gepa_lite.store.protocol import Store
@@ -114,7 +115,12 @@ class RunSpec:
     def least_rollouts(self) -> int:
         """Rollouts of the smallest run that can do anything: the validation of the seed and of other starts, one accepted step, and what is kept for after the search."""
         scored = len(self.validation) + len(self.pins)
-        return self.search.repeats * ((2 + len(self.starts)) * scored + self.minibatch_rollouts(self.search.fan)) + self.rollouts_after
+        return self.search.repeats * ((2 + len(self.starts)) * scored + self.minibatch_rollouts(self.first_fan)) + self.rollouts_after
+
+    @property
+    def first_fan(self) -> int:
+        """Proposals of the first step."""
+        return fan_at(self.search.fan, 0, len(self.program.parts))
 
     def minibatch_rollouts(self, proposals: int) -> int:
         """Rollouts on minibatches, by parent and child, of the first so many proposals."""

@@ -142,8 +142,8 @@ def test_each_bound_ends_the_course(bound: str, tmp_path: Path) -> None:
 
 def test_a_larger_budget_never_buys_fewer_proposals() -> None:
     case = Case(0.3, 0.7, 0.1, 0.9, Cost(2, 100, 0.1), Cost(0, 50, 0.1), Cost(), Cost(1, 500, 0.2), 0.7, 1.0, 4.0, 5.0)
-    shape = Shape(50, 40, 0, 4, 4, 3, 1, 10, gl.Budget(rollouts=100))
-    counts = [follow(Shape(50, 40, 0, 4, 4, 3, 1, 10, gl.Budget(rollouts=rollouts)), case).proposals for rollouts in range(100, 2_000, 50)]
+    shape = Shape(50, 40, 0, 1, 4, 3, 1, 10, gl.Budget(rollouts=100))
+    counts = [follow(Shape(50, 40, 0, 1, 4, 3, 1, 10, gl.Budget(rollouts=rollouts)), case).proposals for rollouts in range(100, 2_000, 50)]
     assert counts == sorted(counts)
     assert follow(shape, case).rollouts <= 100
 

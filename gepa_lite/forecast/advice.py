@@ -76,7 +76,7 @@ def _more_proposals(shape: Shape, case: Case, tally: Tally) -> list[str]:
     smaller = _most_validation(shape, enough)
     if smaller is not None:
         advice.append(f"Use {smaller} validation examples instead of {shape.validation}.")
-    if shape.fan > 1 and enough(replace(shape, fan=1, slots=shape.slots // shape.fan)):
+    if shape.fan != 1 and enough(replace(shape, fan=1)):
         advice.append("Use Search(fan=1), whose steps need less of the budget at a time.")
     return advice or ["Raise the budget, and use fewer validation examples."]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from gepa_lite.core.budget import Budget
 from gepa_lite.run_spec import RunSpec
+from gepa_lite.search.fans import Fan, fan_at
 
 _MOST_STEPS = 5_000
 """A course that no bound ends by then is cut: its figures are lower bounds."""
@@ -42,25 +43,31 @@ class Shape:
         train: training examples.
         validation: examples that a child is validated on, pins included.
         after: rollouts kept for after the search.
-        slots: proposals asked for in a step.
-        fan: minibatches of a step.
+        asks: texts asked for in a proposal.
+        fan: proposals of a step, as in ``Search``.
         minibatch: examples of one.
         repeats: rollouts an example.
         block: examples of a staged validation's first block; None where it is always full.
         budget: the bounds.
         starts: starts that are validated before the search, the seed included.
+        prompts: of the program.
     """
 
     train: int
     validation: int
     after: int
-    slots: int
-    fan: int
+    asks: int
+    fan: Fan
     minibatch: int
     repeats: int
     block: int | None
     budget: Budget
     starts: int = 1
+    prompts: int = 1
+
+    def proposals(self, step: int) -> int:
+        """Of a step."""
+        return fan_at(self.fan, step, self.prompts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,7 @@ class Tally:
         task: the program's calls.
         judge: the feedback function's.
         reflection: the rewriting.
+        steps: taken.
         ended_by: the bound that was reached: a field of ``Budget``; "" where none was.
     """
 
@@ -124,6 +132,7 @@ class Tally:
     task: Cost = Cost()
     judge: Cost = Cost()
     reflection: Cost = Cost()
+    steps: int = 0
     ended_by: str = ""
 
     @property
@@ -149,13 +158,14 @@ def shape_of(spec: RunSpec) -> Shape:
         train=len(spec.train),
         validation=len(spec.validation) + len(spec.pins),
         after=spec.rollouts_after,
-        slots=search.fan * (len(spec.program.parts) if search.modules == "all" else 1),
+        asks=len(spec.program.parts) if search.modules == "all" else 1,
         fan=search.fan,
         minibatch=min(search.least_minibatch, len(spec.train)),
         repeats=search.repeats,
         block=search.validation_block if search.validation == "staged" else None,
         budget=spec.budget,
         starts=1 + len(spec.starts),
+        prompts=len(spec.program.parts),
     )
 
 
@@ -179,19 +189,19 @@ def seed_alone(shape: Shape, case: Case) -> Tally:
 
 
 def _step(tally: Tally, shape: Shape, case: Case) -> Tally:
-    batch = shape.minibatch * shape.repeats
+    batch, fan = shape.minibatch * shape.repeats, shape.proposals(tally.steps)
     # a parent's rollout on a training example is charged once: where examples come again, only young parents pay for them
     parents = 1 + 0.5 * tally.proposals * case.accept * case.usable
     fresh = max(0.0, 1 - tally.parents / (parents * shape.train * shape.repeats))
-    tally = _ran(tally, case, shape.fan * batch * fresh, "minibatches")
-    tally = replace(tally, parents=tally.parents + shape.fan * batch * fresh)
-    asked = shape.slots * (1 - case.skip)
-    slots = shape.fan * (1 - case.skip)
+    tally = _ran(tally, case, fan * batch * fresh, "minibatches")
+    tally = replace(tally, steps=tally.steps + 1, parents=tally.parents + fan * batch * fresh)
+    slots = fan * (1 - case.skip)
+    asked = slots * shape.asks
     tally = replace(
         tally,
         proposals=tally.proposals + asked,
         reflection=tally.reflection + case.reflection.times(asked),
-        seconds=tally.seconds + (case.reflection_seconds * (shape.slots / shape.fan) if asked else 0.0),
+        seconds=tally.seconds + (case.reflection_seconds * shape.asks if asked else 0.0),
     )
     tally = _ran(tally, case, slots * case.usable * batch, "minibatches", case.fresh)
     child = 1 - (1 - case.accept * case.usable) ** slots
@@ -220,15 +230,16 @@ def _rollout(tally: Tally, case: Case) -> Cost:
 def _bound(tally: Tally, shape: Shape, case: Case) -> str:
     """The bound that refuses one more step, or ""."""
     budget = shape.budget
-    worst = (2 * shape.fan * shape.minibatch + shape.validation) * shape.repeats + shape.after
+    fan = shape.proposals(tally.steps)
+    worst = (2 * fan * shape.minibatch + shape.validation) * shape.repeats + shape.after
     # with the prompts as long as they may be at the step's end
-    later = replace(tally, proposals=tally.proposals + shape.slots)
-    ahead = (_rollout(later, case) + case.judge).times(worst * _DEAREST) + case.reflection.times(shape.slots * _DEAREST)
+    later = replace(tally, proposals=tally.proposals + fan * shape.asks)
+    ahead = (_rollout(later, case) + case.judge).times(worst * _DEAREST) + case.reflection.times(fan * shape.asks * _DEAREST)
     ahead = ahead + tally.total
     pace = tally.seconds / tally.rollouts if tally.rollouts else 0.0
     reached = {
         "rollouts": budget.rollouts is not None and tally.rollouts + worst > budget.rollouts + 1e-9,
-        "proposals": budget.proposals is not None and tally.proposals + shape.slots > budget.proposals + 1e-9,
+        "proposals": budget.proposals is not None and tally.proposals + fan * shape.asks > budget.proposals + 1e-9,
         "tokens": budget.tokens is not None and ahead.tokens > budget.tokens,
         "usd": budget.usd is not None and ahead.usd is not None and ahead.usd > budget.usd,
         "seconds": budget.seconds is not None and tally.seconds + shape.after * pace >= budget.seconds,

@@ -162,7 +162,7 @@ CHECKS: Mapping[str, Check] = {
         _is_schedule,
     ),
     "sampling": one_of(("epoch", "hard")),
-    "fan": count(1),
+    "fan": one_of(("auto",), " or a whole number of at least 1", partial(_is_whole, least=1)),
     "window": count(1),
     "overlap": TRUTH,
     "patience": Check("a number of seconds above 0, or None to wait,", lambda value: value is None or (_is_number(value) and value > 0)),

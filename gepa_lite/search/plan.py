@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gepa_lite.core.events import Merged
 from gepa_lite.core.seeds import stream
+from gepa_lite.search.fans import fan_at, proposals_before
 from gepa_lite.search.frontier import front_of
 from gepa_lite.search.merge import MergePlan, plan_merge
 from gepa_lite.search.minibatch import epoch_minibatch, hard_minibatch, size_at
@@ -83,7 +84,8 @@ def plan_step(
     parent = _standing_for(
         state, search, state.pool[int(front.members[search.parent_selector(front, stream(search.seed, "parent", step))])]
     )
-    slots = tuple(_slot(state, search, models, parent, step, index) for index in range(search.fan))
+    count = fan_at(search.fan, step, len(state.started.texts))
+    slots = tuple(_slot(state, search, models, parent, step, index) for index in range(count))
     rollouts = sum(len(slot.unpaid) + len(slot.example_ids) for slot in slots)
     rollouts += len(state.started.validation_ids) + len(state.started.extra_pin_ids)
     proposals = len(slots) * (len(state.rotation) if search.modules == "all" else 1)
@@ -100,7 +102,7 @@ def _standing_for(state: RunState, search: Search, chosen: Member) -> Member:
 
 def _slot(state: RunState, search: Search, models: Mapping[str, float], parent: Member, step: int, index: int) -> Slot:
     assert state.started is not None
-    number = step * search.fan + index
+    number = proposals_before(search.fan, step, len(state.started.texts)) + index
     ids = _minibatch(state, search, state.started.train_ids, number)
     start = (state.pointers[parent.index] + index) % len(state.rotation)
     return Slot(

@@ -13,6 +13,7 @@ from gepa_lite.errors import UsageError
 from gepa_lite.guard.options import Guard
 from gepa_lite.search.accept import ACCEPTANCE, Acceptance
 from gepa_lite.search.checks import CHECKS, check_fields, check_names, check_settings
+from gepa_lite.search.fans import Fan
 from gepa_lite.search.minibatch import Schedule, size_at
 from gepa_lite.search.reflect import ReflectionLimits, template_problem
 from gepa_lite.search.select import SELECTORS, Selector
@@ -30,7 +31,7 @@ class Search:
         minibatch: training examples per proposal; 3 is the paper's. A schedule ``((0, 3), (40, 6))`` gives the size from a proposal on.
         sampling: ``"epoch"`` (the paper's): every example once or twice an epoch; ``"hard"``: examples that candidates failed on more often.
         fan: proposals from one parent at a time, on distinct minibatches, for modules in rotation; the best accepted text of each module joins one child, which alone is
-            validated. 1 is the paper's loop.
+            validated. 1 is the paper's loop. ``"auto"`` is 4, and 8 from the third step on where the program has several prompts.
         window: steps in flight. 1 is the paper's loop; more fill idle models and lower the score, since a step then can't see the outcome of the ones before.
         overlap: a step's proposals are made while the child of the step before is validated, and that child is their parent, whichever candidate the selector drew; False, the paper's, waits for its
             scores and draws among all. Holds for a window of 1 without ``patience``: otherwise steps overlap anyway.
@@ -83,7 +84,7 @@ class Search:
     seed: int = 0
     minibatch: Schedule = 3
     sampling: Literal["epoch", "hard"] = "epoch"
-    fan: int = 4
+    fan: Fan = "auto"
     window: int = 1
     overlap: bool = True
     patience: float | None = None
