@@ -228,7 +228,7 @@ def test_a_config_file_from_another_folder_with_options_on_top(desk: Desk, monke
         (["--search", "fann=2"], "search: unknown key 'fann'. Did you mean 'fan'?"),
         (["--search", "objective.rang=2"], "search.objective: unknown key 'rang'. Did you mean 'range'?"),
         (["--search", "fan=many"], "search.fan='many': input should be a valid integer"),
-        (["--search", "fan=0"], "Search(fan=0): a whole number of at least 1 is needed."),
+        (["--search", "fan=0"], "Search(fan=0): one of 'auto' or a whole number of at least 1 is needed."),
         (["--search", "fan"], "write KEY=VALUE"),
         (["--budget-rollouts", "7"], "Budget(rollouts=7) can't pay"),
         (["--budget-usd", "-1"], "Budget(usd=-1.0): a positive number is needed"),

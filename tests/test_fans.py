@@ -52,9 +52,7 @@ def test_a_small_budget_is_held_against_the_first_steps_fan() -> None:
     from tests.triage import program, reflector, rows
 
     def prepared(rollouts: int) -> None:
-        api.prepare(
-            program(), rows(24, 1), rows(16, 2), reflection_lm=reflector(), search=gl.Search(), budget=gl.Budget(rollouts=rollouts)
-        )
+        api.prepare(program(), rows(24, 1), rows(16, 2), reflection_lm=reflector(), search=gl.Search(), budget=gl.Budget(rollouts=rollouts))
 
     # the seed's validation, four minibatches of three for parent and child, the child's validation
     prepared(16 + 24 + 16)
