@@ -267,6 +267,7 @@ def test_measures_of_a_run(tmp_path: Path) -> None:
     assert sum(found.rollouts.values()) == state.spend.rollouts
     assert result.test is not None
     assert found.gap == pytest.approx(result.validation.after - result.test.after)
+    assert found.optimism == pytest.approx(result.validation.gain - result.test.gain)
     assert 0 < found.functional_distance < 1
     assert 0 < found.all.distance < 1
     assert sum(g.proposals for g in found.generations) == found.all.valid
@@ -419,3 +420,13 @@ def test_facts_count_failures_apart_from_silence() -> None:
     failed = Rollout(key, 0.0, Feedback(0.0, "no reply"), failure=Failure("parse", "candidate", "no reply"))
     facts = RolloutFacts.of([failed, Rollout(key, 0.0, Feedback(0.0)), Rollout(key, 1.0, Feedback(1.0))], 1.0)
     assert (facts.looked_at, facts.imperfect, facts.unexplained, facts.failures) == (3, 2, 1, (("parse", 1),))
+
+
+def test_sets_that_differ_for_the_seed_too_are_no_overfitting(tmp_path: Path) -> None:
+    run(tmp_path / "r")
+    with Browse(tmp_path / "r") as browse:
+        trail = read_trail(browse)
+    measures = measures_of(TextCourse(trail, TextSpace(trail.modules)))
+    for optimism, told in ((0.25, True), (0.0, False), (None, False)):
+        found = advise(trail, dataclasses.replace(measures, gap=0.25, optimism=optimism), RolloutFacts())
+        assert ("overfitting" in {item.code for item in found}) is told

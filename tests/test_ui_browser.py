@@ -255,6 +255,8 @@ def test_pages_follow_a_run_while_it_goes_on(tmp_path: Path, watched: Callable[.
             store.close()
             sync_api.expect(page.locator("#state")).to_contain_text("finished", timeout=WAIT)
             sync_api.expect(page.locator("#verdict")).to_contain_text("Verdict: improved", timeout=WAIT)
+            assert page.locator(".said").count() == 0, "what was asked of it is no news now"
+            assert page.locator("summary", has_text="Stop it").count() == 0
             assert found.noise == []
 
 

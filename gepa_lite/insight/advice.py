@@ -219,8 +219,9 @@ def _money(trail: Trail, measures: Measures, facts: RolloutFacts) -> Iterator[Ad
 
 def _honesty(trail: Trail, measures: Measures, facts: RolloutFacts) -> Iterator[Advice]:
     low, high = trail.objective.range
-    if measures.gap is not None and measures.gap > 0.1 * (high - low):
-        evidence = f"the winner's validation mean is {measures.gap:.3f} better than its test mean"
+    # the seed's gap is how the two sets differ, which nobody chose
+    if measures.optimism is not None and measures.optimism > 0.1 * (high - low):
+        evidence = f"the winner gains {measures.optimism:.3f} more over the seed on the validation set than on the test set"
         yield Advice("overfitting", evidence, "the validation set chose what fits it: take a larger one, or fewer candidates")
     winner = trail.winner
     if winner is not None and winner.parents:

@@ -47,7 +47,8 @@ class Measures:
         functional_distance: mean absolute difference of child and parent on validation examples that both have; NaN without a child.
         validation: the winner's validation mean.
         test: its test mean; None before the test set is scored.
-        gap: by how much the validation mean is better than the test mean; None likewise.
+        gap: by how much the winner's validation mean is better than its test mean; None likewise.
+        optimism: the part of ``gap`` that the seed has not: by how much the winner's gain over the seed is larger on the validation set, where it was chosen, than on the test set; None likewise.
         utilization: share of the workers' time that was spent in calls of the task model and the judge; None where nothing was timed.
         embedding: what texts were compared by.
         measured: valid proposals whose texts were compared: the latest.
@@ -69,6 +70,7 @@ class Measures:
     validation: float | None
     test: float | None
     gap: float | None
+    optimism: float | None
     utilization: float | None
     embedding: str
     measured: int
@@ -180,6 +182,7 @@ def measures_of(course: TextCourse, utilization: float | None = None) -> Measure
         validation=validation,
         test=test,
         gap=_gap(trail, validation, test),
+        optimism=_optimism(trail, validation, test),
         utilization=utilization,
         embedding=course.space.name,
         measured=len(course.measured),
@@ -215,6 +218,14 @@ def _gap(trail: Trail, validation: float | None, test: float | None) -> float | 
     if validation is None or test is None:
         return None
     return trail.objective.value(validation) - trail.objective.value(test)
+
+
+def _optimism(trail: Trail, validation: float | None, test: float | None) -> float | None:
+    gap, seed = _gap(trail, validation, test), trail.nodes[0].mean if trail.nodes else None
+    if gap is None or seed is None or trail.tested is None:
+        return None
+    tested = mean_of([value for value in trail.tested.seed_values if value is not None])
+    return None if tested is None else gap - (seed - tested)
 
 
 def _plain(value: Any) -> Any:

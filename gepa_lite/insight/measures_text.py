@@ -74,7 +74,7 @@ def _spend(measures: Measures) -> str:
         lines.append(f"{role}: {spend['calls']:,} calls, {spend['input_tokens'] + spend['output_tokens']:,} tokens, {usd}")
     if measures.gap is not None:
         lines.append(
-            f"validation {measures.validation:.3f}, test {measures.test:.3f}: validation flatters the winner by {measures.gap:.3f}"
+            f"validation {measures.validation:.3f}, test {measures.test:.3f}: better by {measures.gap:.3f} where it was chosen, {number(measures.optimism, '.3f')} of it more than the seed is"
         )
     if measures.utilization is not None:
         lines.append(f"workers: {measures.utilization:.0%} of their time in model calls")

@@ -157,7 +157,8 @@ class RunPages:
             "bounds": bounds,
             "advice": look.advice if len(trail.attempts) <= _QUICK else None,
             "proposals": trail.attempts[-1:-16:-1],
-            "said": said.get(request.query_params.get("asked", ""), ""),
+            # what was asked of a run that has ended since is no news
+            "said": said.get(request.query_params.get("asked", ""), "") if status == "running" else "",
         }
 
     def _proposals(self, request: Request, shelf: Shelf, look: Look) -> dict[str, Any]:
