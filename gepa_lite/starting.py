@@ -62,6 +62,8 @@ def read_start(path: str | os.PathLike[str]) -> Start | Prompts | PromptFiles:
 
 
 def _run_named(name: str) -> Path:
+    if Path(name).suffix.lower() in (".json", *TEXT_ENDINGS, *YAML_ENDINGS):
+        raise UsageError(f"{name} can't be read: there is no such file. Give {_TAKEN}.")
     try:
         return find_run(name)
     except UsageError as error:
