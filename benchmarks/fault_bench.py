@@ -62,12 +62,14 @@ class Bench:
         server: that answers it.
         judged: the feedback asks a model.
         client: ``"litellm"``, or ``"light"`` for processes that must start quickly.
+        timeout: seconds that a litellm call may take: long, since an answer that comes too late for its client on a busy machine counts as lost, where no fault hangs.
     """
 
     folder: Path
     server: FaultyServer
     judged: bool = False
     client: str = "litellm"
+    timeout: float = 30.0
     allowance: int = 0
     told: list[tuple[str, bool]] = field(default_factory=list)
 
@@ -75,7 +77,9 @@ class Bench:
         """A client of the server."""
         if self.client == "light":
             return HttpLM(self.server.base_url, "desk-model")
-        return LiteLLM("openai/desk-model", api_base=self.server.base_url, api_key="key", timeout=1.0, max_attempts=3, max_wait=0.05)
+        return LiteLLM(
+            "openai/desk-model", api_base=self.server.base_url, api_key="key", timeout=self.timeout, max_attempts=3, max_wait=0.05
+        )
 
     def session(self, workers: int | str = WORKERS, on_event: Callable[[Event], None] | None = None) -> None:
         """One session of the run, to its end or to an error."""

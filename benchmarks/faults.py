@@ -297,7 +297,7 @@ def play(name: str, folder: Path, truths: Callable[[bool, str], Truth]) -> Findi
     server = FaultyServer()
     try:
         client = "light" if name.startswith(_LIGHT) else "litellm"
-        bench = Bench(folder / "run", server, "judge" in name, client)
+        bench = Bench(folder / "run", server, "judge" in name, client, 1.0 if "hang" in name else 30.0)
         return SCENARIOS[name](bench, truths(bench.judged, client))
     finally:
         server.close()
