@@ -14,6 +14,7 @@ import pytest
 import gepa_lite as gl
 from benchmarks.ui_recording import Size, write_large_run
 from gepa_lite.core.budget import Budget
+from gepa_lite.core.events import Merged, RunStarted, StepEnded, Stopped
 from gepa_lite.insight.trail import Trail
 from gepa_lite.report.safe_text import clean
 from gepa_lite.ship.blame import blame_of
@@ -350,3 +351,32 @@ def test_an_address_for_others_gets_a_token(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(gl.UsageError, match="not a folder"):
         serve(tmp_path / "nothing", "127.0.0.1", 0, None, said.append)
     assert len(served) == 2
+
+
+def test_a_merge_stands_beside_the_parent_that_it_is_held_to(root: Path, tmp_path: Path) -> None:
+    with RunStore.read(root / "good") as source:
+        events = source.events()
+    place = next(number for number, event in enumerate(events) if isinstance(event, Stopped))
+    step = max(event.step for event in events if isinstance(event, StepEnded)) + 1
+    assert isinstance(events[0], RunStarted)
+    ids = events[0].validation_ids[:3]
+    rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 1.0))
+    merged = Merged(
+        step,
+        (1, 2),
+        0,
+        {"gist": 1, "route": 2},
+        {"route": "Decide."},
+        ids,
+        rows,
+        "rejected",
+        "not_better",
+        "on 3 examples",
+        (1.0, 1.0, 0.0),
+    )
+    with RunStore.create(tmp_path / "merged") as store:
+        store.commit([*events[:place], merged, StepEnded(step)])
+    with client(tmp_path) as found:
+        text = found.get(f"/run/merged/proposal/{place + 1}").text
+    cells = re.findall(r'<td class="number">([^<]+)</td>', text.split("Its examples")[1])
+    assert cells == ["0", "1", "1", "1", "1", "0"]

@@ -195,7 +195,8 @@ class RunPages:
         event = decode_event(stored.kind, stored.version, stored.body)
         assert isinstance(event, Proposed | Merged)
         score = trail.objective.score
-        before = event.before if isinstance(event, Proposed) else tuple(max(cells) for cells in zip(*event.before, strict=True))
+        # a merge is held to the better of its parents
+        before = event.before if isinstance(event, Proposed) else max(event.before, key=lambda cells: sum(filter(None, cells)), default=())
         after = event.after or (None,) * len(event.example_ids)
         cells = [(id_, _score(score, b), _score(score, a)) for id_, b, a in zip(event.example_ids, before, after, strict=False)]
         facts = [("outcome", f"{row.status}: {row.code.replace('_', ' ')}"), ("from", ", ".join(f"#{parent}" for parent in row.parents))]
