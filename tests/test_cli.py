@@ -21,7 +21,8 @@ from benchmarks.ui_recording import Size, write_large_run
 from gepa_lite.cli.app import app
 from gepa_lite.cli.output import plain
 from gepa_lite.insight.progress import Progress
-from gepa_lite.origin import without_secrets
+from gepa_lite.insight.stored import read_run
+from gepa_lite.origin import ORIGIN_KEY, without_secrets
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.testing import ScriptedLM
 
@@ -343,6 +344,21 @@ def test_ctrl_c_keeps_what_was_paid_and_resume_pays_only_the_rest(desk: Desk) ->
     # what an uninterrupted run pays, see above: not one call was paid twice
     assert paid < desk.calls == data["cost"]["paid"]["calls"] == 34
     assert (data["verdict"], data["out"]) == ("improved", str(desk.folder / "out.prompts.json"))
+
+
+def test_a_run_goes_on_with_the_rules_it_began_with_where_a_default_has_changed_since(desk: Desk) -> None:
+    assert desk.run("run", *desk.arguments, "--run", "a").exit_code == 0
+    begun = read_run(desk.folder / "runs" / "a")
+    assert begun.state.started.settings["search"]["fan"] == 1
+    with RunStore.open(begun.folder) as store:
+        # as a release leaves it whose default this is
+        store.put_meta(ORIGIN_KEY, {**begun.recipe, "search": {}})
+    resumed = desk.run("resume", "a", "--budget-rollouts", "90", "--json")
+    assert resumed.exit_code == 0, resumed.stderr
+    state = read_run(begun.folder).state
+    assert state.budget.rollouts == 90
+    assert list(state.proposals)[: len(begun.state.proposals)] == list(begun.state.proposals)
+    assert {proposal.slot for proposal in state.proposals} == {0}
 
 
 def test_a_second_ctrl_c_ends_the_process_within_the_calls_in_flight(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

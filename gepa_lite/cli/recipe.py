@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -74,6 +75,18 @@ class Recipe(BaseModel):
         """The same with the texts of all starts, so that a resume needs no file of theirs."""
         search = {name: value for name, value in self.search.items() if name != "start"}
         return self.model_copy(update={"starts": [dict(texts) for texts in starts], "search": search})
+
+    def begun_with(self, rules: Mapping[str, Any]) -> Recipe:
+        """The same with every rule that was not chosen as the run has it, so that a release with another default goes on with an older one's run.
+
+        Args:
+            rules: as the run's first event tells them (``Search.fingerprint``).
+        """
+        from gepa_lite.search.search import Search
+
+        names = {item.name for item in dataclasses.fields(Search)}
+        plain = {name: value for name, value in rules.items() if name in names and isinstance(value, (bool, int, float, str))}
+        return self.model_copy(update={"search": {**plain, **self.search}})
 
     def make_program(self) -> Any:
         """The program, of whatever kind ``optimize`` takes.

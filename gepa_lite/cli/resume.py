@@ -51,6 +51,8 @@ def resume(
             answer(str(result))
         return
     recipe = read_recipe(stored.recipe, folder)
+    if stored.state.started is not None:
+        recipe = recipe.begun_with(stored.state.started.settings["search"])
     check_out(recipe.out)
     with only_the_answer(as_json):
         prepared = _prepared(recipe, folder, dataclasses.replace(stored.state.budget, **bounds))
