@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import gepa_lite as gl
@@ -41,6 +42,7 @@ def run(options: Options) -> Report:
         ("every", "validate_every", int),
     ):
         parser.add_argument(f"--{name}", dest=field, type=kind)
+    parser.add_argument("--control", action=argparse.BooleanOptionalAction, default=True, help="run each seed with shuffled rewards too")
     parser.add_argument("--vllm", choices=("colocate", "server"))
     parser.add_argument("--runs", type=Path, default=Path("gepa_runs") / "bench-rl")
     own = parser.parse_args(options.rest)
@@ -56,11 +58,13 @@ def study(own: argparse.Namespace, seeds: Sequence[int]) -> Report:
     settings = {name: getattr(own, name) or default for name, default in _SETTINGS[own.task].items() if hasattr(own, name)}
     settings["vllm"] = own.vllm
     place = f"{own.task}-{own.steps}-{settings['learning_rate']:g}-{settings['examples']}x{settings['group']}"
-    found: dict[str, list[dict[str, float]]] = {"trained": [], "shuffled": []}
-    course: dict[str, list[list[float | None]]] = {"trained": [], "shuffled": []}
+    names = ("trained", "shuffled") if own.control else ("trained",)
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    course: dict[str, list[list[float | None]]] = {name: [] for name in names}
     for seed in seeds:
-        for name, shuffled in (("trained", False), ("shuffled", True)):
-            result = train(model, own.task, own.steps, seed, own.runs / f"{place}-{name}-{seed}", **settings, shuffled=shuffled)
+        for name in names:
+            folder = own.runs / f"{place}-{name}-{seed}"
+            result = train(model, own.task, own.steps, seed, folder, **settings, shuffled=name == "shuffled")
             found[name].append(figures(result))
             course[name].append([member.mean for member in result.candidates])
             print(name, seed, found[name][-1], course[name][-1], flush=True)
@@ -75,8 +79,10 @@ def device() -> str:
     return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
 
 
-def train(model: str, task: str, steps: int, seed: int, folder: Path, **settings: Any) -> gl.Result[Any]:
-    """One run of GRPO."""
+def train(
+    model: str, task: str, steps: int, seed: int, folder: Path, on_event: Callable[[Any], None] | None = None, **settings: Any
+) -> gl.Result[Any]:
+    """One run of GRPO, gone on with where the folder has one."""
     train_count, val_count, test_count = sizes = _SIZES[task]
     data = rows(sum(sizes), 1)
     train_rows, val_rows, test_rows = data[:train_count], data[train_count : train_count + val_count], data[-test_count:]
@@ -85,7 +91,7 @@ def train(model: str, task: str, steps: int, seed: int, folder: Path, **settings
     grpo = optimizer("grpo", steps=steps, **{"micro_batch": 2 * settings["group"] + 1, **settings})
     program = (Marks if task == "letters" else Words)(lm=model)
     given: dict[str, Any] = {"feedback": feedback, "testset": test_rows, "budget": gl.Budget(rollouts=100_000), "seed": seed, "run": folder}
-    return grpo(program, train_rows, val_rows, workers=32, **given)
+    return grpo(program, train_rows, val_rows, workers=32, on_event=on_event, **given)
 
 
 def figures(result: gl.Result[Any]) -> dict[str, float]:
@@ -126,12 +132,12 @@ def _in_form(result: gl.Result[Any], index: int) -> float:
 
 
 def table(found: dict[str, list[dict[str, float]]]) -> list[Row]:
-    """Trained beside shuffled, means over the seeds."""
+    """Trained beside shuffled, where that was run; means over the seeds."""
     made = []
     for measure in found["trained"][0]:
-        ours, control = ([outcome[measure] for outcome in found[name]] for name in ("trained", "shuffled"))
-        made.append(Row(measure, sum(ours) / len(ours), sum(control) / len(control)))
-    if len(ours) > 1:
+        means = {name: fmean(outcome[measure] for outcome in outcomes) for name, outcomes in found.items()}
+        made.append(Row(measure, means["trained"], means.get("shuffled")))
+    if len(found["trained"]) > 1:
         for name, outcomes in found.items():
             mean, low, high, _ = mean_interval([outcome["gain"] for outcome in outcomes])
             made.append(Row(f"gain, {name}: mean and 95 % interval over seeds", f"{mean:.3f} [{low:.3f}, {high:.3f}]"))

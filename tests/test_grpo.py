@@ -5,12 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gepa_lite as gl
+from benchmarks.report import Options
 from gepa_lite.baselines import optimizer
 from gepa_lite.baselines.grpo.rows import Row
 from gepa_lite.baselines.grpo.samples import SampleBook, drawn
@@ -21,8 +28,8 @@ from gepa_lite.core.call import Call, Trace
 from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.errors import UsageError
-from gepa_lite.lm.policy import Sample, engine_of, need, open_policy
-from gepa_lite.lm.policy.engine import read_card
+from gepa_lite.lm.policy import Draw, Engine, Sample, engine_of, need, open_policy
+from gepa_lite.lm.policy.engine import BASE, read_card
 from gepa_lite.lm.protocol import Completion, LMInfo, Request
 from gepa_lite.testing import ScriptedLM
 
@@ -179,6 +186,44 @@ def test_a_model_that_samples_by_address_is_told_the_address(tmp_path: Path) -> 
     assert (0, (0,)) in seen
 
 
+def test_who_has_a_reply_asks_on_while_the_next_batch_is_sampled() -> None:
+    engine, waiting, sizes = Engine("none"), threading.Semaphore(0), []
+    engine.model = SimpleNamespace(training=False, eval=lambda: None, train=lambda on: None)
+
+    def sample(draws: Sequence[Draw]) -> list[Sample]:
+        sizes.append(len(draws))
+        if len(sizes) == 1:
+            # the others come while this one is sampled
+            for _ in range(8):
+                assert waiting.acquire(timeout=30)
+        elif any(draw.seed == 100 for draw in draws):
+            # the second question of one thread: all eight that had a reply with it go on meanwhile
+            for _ in range(7):
+                assert waiting.acquire(timeout=30)
+        return [Sample(draw.prompt_ids, (draw.seed,), (0.0,)) for draw in draws]
+
+    engine.sampler = sample
+
+    def ask(seed: int) -> int:
+        return engine.ask(BASE, None, Draw((1,), 1, seed=seed)).completion_ids[0]
+
+    def twice(seed: int) -> tuple[int, int]:
+        waiting.release()
+        first = ask(seed)
+        if seed > 1:
+            waiting.release()
+        return first, ask(99 + seed)
+
+    with ThreadPoolExecutor(9) as pool:
+        alone = pool.submit(ask, 50)
+        while not sizes:
+            time.sleep(0.001)
+        found = list(pool.map(twice, range(1, 9)))
+        assert alone.result() == 50
+    assert found == [(seed, 99 + seed) for seed in range(1, 9)]
+    assert sum(sizes) == 17
+
+
 def test_a_folder_that_holds_no_adapter_is_refused(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text("{}")
     with pytest.raises(UsageError, match=r"policy\.json"):
@@ -242,3 +287,20 @@ def test_prompts_and_weights_are_improved_in_turns_and_a_resume_adds_nothing(let
     assert result.finished
     again = each(Marks(lm=letters), data[:20], data[20:40], run=tmp_path, **given)
     assert list(again.state.proposals) == proposals
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", ["gpu_rl", "prompts_or_weights"])
+def test_the_benchmarks_run_at_a_tiny_size(name: str) -> None:
+    pytest.importorskip("trl")
+    report = import_module(f"benchmarks.{name}").run(Options(quick=True))
+    assert report.rows
+    if name == "gpu_rl":
+        assert len(report.extra["outcomes"][0]["validation_course"]) == 3
+    else:
+        assert {outcome["optimizer"]: outcome["training_seconds"] > 0 for outcome in report.extra["outcomes"]} == {
+            "grpo": True,
+            "best_of_n": False,
+            "few_shot": False,
+        }

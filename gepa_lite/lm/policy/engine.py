@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import asdict, dataclass
@@ -20,6 +21,8 @@ from gepa_lite.lm.policy.draws import Draw, Sample, sample
 
 BASE = "base"
 """The model without an adapter."""
+_PAUSE = 0.01
+"""Seconds in which a further call must come for a batch to wait for more."""
 _WEIGHTS, _CARD = "adapter.safetensors", "policy.json"
 
 
@@ -71,7 +74,8 @@ class Engine:
         """Samples in place of the model while it is trained; None for the model itself."""
         self._lock = threading.RLock()
         self._queue: list[tuple[str, Path | None, Draw, _Answer]] = []
-        self._waiting = threading.Lock()
+        self._turn = threading.Condition()
+        self._serving = False
         self._encoding = threading.Lock()
         self._window: int | None = None
 
@@ -228,17 +232,34 @@ class Engine:
             return self._window
 
     def ask(self, adapter: str, folder: Path | None, draw: Draw) -> Sample:
-        """Sample one reply. The first thread to come takes along what others wait for."""
+        """Sample one reply. One thread at a time samples, its own and what others wait for; those that have their reply never wait for the next batch."""
         answer = _Answer()
-        with self._waiting:
+        with self._turn:
             self._queue.append((adapter, folder, draw, answer))
-        with self._lock:
-            while not answer.done:
-                self._serve()
-        return answer.result()
+        while True:
+            with self._turn:
+                self._turn.wait_for(lambda: answer.done or not self._serving)
+                if answer.done:
+                    return answer.result()
+                self._serving = True
+            try:
+                self._gather()
+                with self._lock:
+                    self._serve()
+            finally:
+                with self._turn:
+                    self._serving = False
+                    self._turn.notify_all()
+
+    def _gather(self) -> None:
+        """Wait while more come: a batch takes little longer than a single reply."""
+        seen = 0
+        while seen < (now := len(self._queue)) < self.batch:
+            seen = now
+            time.sleep(_PAUSE)
 
     def _serve(self) -> None:
-        with self._waiting:
+        with self._turn:
             chosen = [item for item in self._queue if item[0] == self._queue[0][0]][: self.batch]
             self._queue = [item for item in self._queue if all(item is not taken for taken in chosen)]
         try:
@@ -259,7 +280,7 @@ class Engine:
 
 
 class _Answer:
-    """What one thread waits for; read and written under the engine's lock."""
+    """What one thread waits for; written by the thread that samples, read under the condition that it then notifies."""
 
     def __init__(self) -> None:
         self._sample: Sample | None = None
