@@ -24,11 +24,16 @@ _TALK: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
         ),
         ((), rf"\bI(?: have|['\u2019]ve)? {_VERB}\b[^.\n]{{0,40}}\b(?:prompt|instructions?|rules?)\b"),
         ((), r"\b(?:as|like|shown|seen) in case \d+\b|^[ \t#*]*case \d+[ \t:*]*$"),
-        (("prompt", "prompts"), r"\b(?:the|this) (?:current|present|previous|old|revised|improved|original) prompt\b"),
+        (
+            ("prompt", "prompts"),
+            r"\b(?:the|this) (?:current|present|previous|old|revised|improved|original) prompt\b"
+            r"|\b(?:the|this|your) prompt (?:should|must|needs? to|does(?: not|n['\u2019]t)|lacks|is missing|already)\b",
+        ),
         (
             ("feedback", "review", "reviews", "reviewer"),
             r"\b(?:the|these|this) (?:reviewer|reviews?|feedback) (?:said|says?|noted|notes|pointed out|suggests?|suggested|indicates?|mentions?|shows?)\b"
             r"|\b(?:based on|according to) (?:the|this|these) (?:feedback|reviews?|reviewer)\b"
+            r"|\b(?:the|this) (?:feedback|review) [\"'\u201c\u2018]"
             r"|^[ \t]*(?:#+[ \t]*|\*\*)?(?:feedback|review|generated outputs?)(?:\*\*)?[ \t]*:?(?:\*\*)?[ \t]*$|^[ \t]*(?:feedback|review|generated outputs?):",
         ),
         (
