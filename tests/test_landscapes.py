@@ -329,7 +329,8 @@ def test_the_deceptive_ones_reward_keeping_niches(name: str) -> None:
     """Paper, table 3: greedy selection is caught where Pareto selection is not (direction only)."""
     means, budget = {}, gl.Budget(rollouts=1_500, proposals=200)
     for selector in ("best", "pareto"):
-        runs = [run_landscape(landscape(name, seed), gl.Search(selector=selector, overlap=False), budget, seed=seed) for seed in range(6)]
+        search = gl.Search(selector=selector, fan=4, overlap=False)
+        runs = [run_landscape(landscape(name, seed), search, budget, seed=seed) for seed in range(6)]
         means[selector] = statistics.fmean(run.held_out for run in runs)
     assert means["pareto"] > means["best"]
 

@@ -292,7 +292,7 @@ def test_calls_that_are_not_seen_leave_dollars_unknown_and_rollouts_bounded(tmp_
         return reply
 
     program = gl.wrap(hidden, PROMPTS)
-    result = run(tmp_path, program)
+    result = run(tmp_path, program, search=gl.Search(fan=4))
     assert result.validation.after > result.validation.before
     assert len(unseen) == len(_rollouts(tmp_path)) <= 110
     assert result.costs.roles["task"].usd is None
