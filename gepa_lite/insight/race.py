@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gepa_lite.core.budget import Spend
+from gepa_lite.core.descent import roots_of
 from gepa_lite.insight.trail import Trail
 from gepa_lite.ship.starts import FIRST, StartScore, start_score
 
@@ -12,7 +13,7 @@ def race_of(trail: Trail) -> list[StartScore]:
     if trail.started is None or not trail.started.starts or not trail.nodes:
         return []
     names = [FIRST, *(start.name for start in trail.started.starts)]
-    roots = _roots(trail)
+    roots = set() if trail.winner is None else roots_of(trail.nodes, trail.winner.index)
     found = []
     for place, name in enumerate(names):
         # starts are committed in their order
@@ -20,17 +21,4 @@ def race_of(trail: Trail) -> list[StartScore]:
         cells = [] if index is None else trail.rows[index].tolist()
         vetoed = index is None and place < len(trail.raced)
         found.append(start_score(name, index, cells, trail.objective, vetoed=vetoed, won=index in roots, spend=spend))
-    return found
-
-
-def _roots(trail: Trail) -> set[int]:
-    """The starts that the winner, or the best so far, descends from."""
-    found: set[int] = set()
-    waiting = [] if trail.winner is None else [trail.winner.index]
-    while waiting:
-        node = trail.nodes[waiting.pop()]
-        if node.step < 0:
-            found.add(node.index)
-        else:
-            waiting.extend(node.parents)
     return found

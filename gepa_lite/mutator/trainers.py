@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gepa_lite.lm.policy import Engine, logprobs_of
+from gepa_lite.lm.policy.checkpoints import newest_checkpoint
 from gepa_lite.mutator.selection import Exchange, Messages, Pair
 from gepa_lite.mutator.settings import Tuning
 
@@ -84,7 +85,7 @@ def _run(kind: Any, engine: Engine, config: Any, data: Mapping[str, Any], told: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            trainer.train(resume_from_checkpoint=_newest(Path(config.output_dir)))
+            trainer.train(resume_from_checkpoint=newest_checkpoint(Path(config.output_dir)))
         finally:
             engine.model.eval()
             engine.adapter = engine.now()
@@ -123,11 +124,6 @@ def _arguments(tuning: Tuning, folder: Path, rows: int) -> dict[str, Any]:
         "report_to": [],
         "disable_tqdm": True,
     }
-
-
-def _newest(folder: Path) -> str | None:
-    found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").exists()]
-    return str(max(found, key=lambda path: int(path.name.rpartition("-")[2]))) if found else None
 
 
 def _callback(stage: str, told: Progress) -> Any:

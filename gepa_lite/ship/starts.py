@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gepa_lite.core.budget import Spend
 from gepa_lite.core.candidate import Candidate
+from gepa_lite.core.descent import roots_of
 from gepa_lite.core.feedback import Objective
-from gepa_lite.search.state import RunState
 from gepa_lite.search.verdict import mean_interval
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def starts_of(result: Result[Any]) -> list[StartScore]:
     entries = [(FIRST, seed), *((start.name, seed.replace(start.texts)) for start in state.started.starts)]
     members = {member.candidate.id: member for member in state.pool}
     vetoes = {seed.replace(veto.texts).id: veto.spend for veto in state.vetoes if veto.step < 0}
-    roots = _roots(state, result.winner_index)
+    roots = roots_of(state.pool, result.winner_index)
     found = []
     for name, start in entries:
         member = members.get(start.id)
@@ -84,19 +84,6 @@ def starts_of(result: Result[Any]) -> list[StartScore]:
         spend = member.took if member is not None else vetoes.get(start.id, Spend())
         vetoed, won = start.id in vetoes, index in roots
         found.append(start_score(name, index, cells, result.objective, vetoed=vetoed, won=won, spend=spend))
-    return found
-
-
-def _roots(state: RunState, index: int) -> set[int]:
-    """The starts that a candidate descends from, itself if it is one."""
-    found: set[int] = set()
-    waiting = [index]
-    while waiting:
-        member = state.pool[waiting.pop()]
-        if member.step < 0:
-            found.add(member.index)
-        else:
-            waiting.extend(member.parents)
     return found
 
 

@@ -12,12 +12,12 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from gepa_lite.baselines.grpo.backend import Course, Update
 from gepa_lite.baselines.grpo.rows import Row, padded
 from gepa_lite.errors import UsageError
+from gepa_lite.lm.policy.checkpoints import newest_checkpoint
 from gepa_lite.lm.policy.draws import Draw, Sample
 from gepa_lite.lm.policy.engine import need
 
@@ -64,7 +64,7 @@ class TRLBackend:
             if settings.vllm is not None:
                 course.engine.sampler = _VLLM(trainer)
             try:
-                trainer.train(resume_from_checkpoint=_newest(course.folder))
+                trainer.train(resume_from_checkpoint=newest_checkpoint(course.folder))
             finally:
                 course.engine.sampler = None
                 course.engine.model.eval()
@@ -162,11 +162,6 @@ def _arguments(course: Course, block: int) -> Mapping[str, Any]:
         "remove_unused_columns": False,
         **({} if settings.vllm is None else {"use_vllm": True, "vllm_mode": settings.vllm}),
     }
-
-
-def _newest(folder: Path) -> str | None:
-    found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").exists()]
-    return str(max(found, key=lambda path: int(path.name.rpartition("-")[2]))) if found else None
 
 
 def _callback(course: Course, feed: _Feed) -> Any:
