@@ -1,7 +1,7 @@
 """Two studies on real models, of the suite's tasks: what feedback's words are worth, and whether prompts that one model found serve another.
 
 ``python -m benchmarks study feedback --task trec-local,fernpost-local --lm local/qwen2.5-coder-1.5b --budget 200 --seeds 0,1,2`` runs a search for each task, seed and degree of the same feedback (score alone, noisy words, full words; the scores are
-the same); one file a run, and what is there is not run again.
+the same); one file a run, and what is there is not run again. A search with full words that ``python -m benchmarks run`` has made with the same state of the code is taken from there.
 
 ``python -m benchmarks study transfer-models --task trec-local,fernpost-local --models local/a,local/b --budget 200 --seeds 0,1,2`` takes the winners that ``python -m benchmarks run`` found on each model, runs what is lacking, and scores the prompts of each on the other's
 test rows.
@@ -189,6 +189,9 @@ def _degree_cell(plan: Plan, model: str, name: str, degree: Degree, seed: int) -
     file = plan.results / "feedback" / model_slug(model) / f"{name}--{degree}--{seed}.json"
     if file.is_file() and (kept := json.loads(file.read_text("utf-8")))["budget"] == plan.budget:
         return dict(kept)
+    if degree == "full" and (suites := _from_suite(plan, Cell(name, _OPTIMIZER, seed, model, plan.budget))) is not None:
+        keep(file, suites)
+        return suites
     task, lm = find_task(name), plan.model(model)
     splits, program = task.splits(), task.program(lm=lm)
     optimizer = cells.optimizer_of(_OPTIMIZER)
@@ -225,6 +228,24 @@ def _degree_cell(plan: Plan, model: str, name: str, degree: Degree, seed: int) -
     }
     keep(file, found)
     return found
+
+
+def _from_suite(plan: Plan, cell: Cell) -> dict[str, Any] | None:
+    """The same search as the suite ran it, where it was this state of the code."""
+    if not cell.done(plan.runs):
+        return None
+    kept = json.loads(cell.file(plan.runs).read_text("utf-8"))
+    around = surroundings(cell.model)
+    if kept["search_code"] != around["search_code"]:
+        return None
+    figures = kept["figures"]
+    return {
+        **{key: kept[key] for key in ("task", "seed", "model", "budget", "date", "test_values", "prompts", *around)},
+        "degree": "full",
+        "seed_test": figures["seed_test"],
+        "test": figures["test"],
+        "rollouts": figures["rollouts_with_test"],
+    }
 
 
 def _winner(plan: Plan, task: str, seed: int, model: str) -> dict[str, Any]:

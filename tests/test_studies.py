@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import study, study_local, study_pages, study_runs
+from benchmarks import cells, study, study_local, study_pages, study_runs
 from benchmarks.report import Options
 from benchmarks.study_runs import Cells, LateLandscape, Variant, play, starting_texts
 from benchmarks.study_tables import beside_base, over_starts, rank_correlations, transfer_table, variance_table
@@ -173,6 +173,19 @@ def test_the_studies_on_models_run_on_scripted_ones(tmp_path: Path) -> None:
         moved = study_local.transfer_study(plan)
         assert [entry["from"] for entry in moved.extra["transfer"]] == ["scripted-a", "scripted-a", "scripted-b", "scripted-b"]
         assert all(entry["score"] > entry["seed"] for entry in moved.extra["transfer"])
+
+
+def test_the_study_of_feedback_takes_a_search_with_full_words_from_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    with study_local._scripted() as plan:
+        cell = cells.Cell("fernpost-local", "gepa_lite", 0, "scripted-a", 100)
+        cells.run_cell(cell, plan.model("scripted-a"), plan.runs)
+        made = json.loads(cell.file(plan.runs).read_text("utf-8"))
+        before = plan.model("scripted-a").asked.calls
+        found = study_local._degree_cell(plan, "scripted-a", "fernpost-local", "full", 0)
+        assert plan.model("scripted-a").asked.calls == before, "paid for once"
+        assert (found["test"], found["test_values"], found["prompts"]) == (made["figures"]["test"], made["test_values"], made["prompts"])
+        monkeypatch.setattr(cells, "_code_hash", lambda: "another")
+        assert study_local._from_suite(plan, cell) is None, "a search by another state of the code is another search"
 
 
 def test_a_quick_study_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
