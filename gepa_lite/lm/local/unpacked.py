@@ -104,6 +104,8 @@ def _copies(sha256: str | None) -> list[Path]:
 
 def _card_of(folder: Path, sha256: str, maker: str) -> dict[str, object]:
     files = {
-        path.relative_to(folder).as_posix(): file_sha256(path) for path in sorted(folder.rglob("*")) if path.is_file() and path.name != _CARD
+        path.relative_to(folder).as_posix(): file_sha256(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != _CARD
     }
     return {"source": sha256, "maker": maker, "files": files}
