@@ -130,9 +130,9 @@ def test_copies_are_named_and_removed_by_the_command_line() -> None:
 
 def write_gguf(path: Path) -> None:
     """A llama of a few thousand weights whose tokens are letters."""
-    import gguf
     import numpy as np
 
+    gguf: Any = pytest.importorskip("gguf")
     draw = np.random.default_rng(0)
     letters = ["<pad>", "<s>", "</s>", *"abcdefghijklmnopqrstuvwxyz", "Ġ", "ab"]
     size, inner = 32, 64
@@ -178,7 +178,6 @@ def write_gguf(path: Path) -> None:
 
 @pytest.mark.heavy
 def test_a_gguf_file_is_unpacked_once_and_its_copy_is_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("gguf")
     transformers = pytest.importorskip("transformers")
     from gepa_lite.lm.policy import Draw, Engine
 
@@ -212,7 +211,7 @@ def test_a_gguf_file_is_unpacked_once_and_its_copy_is_the_same_model(tmp_path: P
 
 @pytest.mark.heavy
 def test_a_cache_that_cannot_be_written_costs_the_copy_alone(tmp_path: Path, cache: Path) -> None:
-    pytest.importorskip("gguf")
+    pytest.importorskip("transformers")
     from gepa_lite.lm.policy import Engine
 
     path = tmp_path / "tiny.gguf"
