@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import pytest
 
 import gepa_lite as gl
+from gepa_lite.forecast.course import Case, Cost, Shape, follow
 from gepa_lite.search.fans import fan_at, proposals_before
 from gepa_lite.search.state import RunState
 from gepa_lite.testing import landscape, run_landscape
+
+
+@dataclass(frozen=True)
+class Never:
+    """Accepts nothing."""
+
+    def __call__(self, before: Sequence[float], after: Sequence[float]) -> bool:
+        """See ``Acceptance``."""
+        return False
 
 
 def searched(name: str, **rules: object) -> RunState:
@@ -58,3 +70,18 @@ def test_a_small_budget_is_held_against_the_first_steps_fan() -> None:
     prepared(16 + 24 + 16)
     with pytest.raises(gl.errors.UsageError, match="56 rollouts are needed"):
         prepared(55)
+
+
+@pytest.mark.parametrize(("name", "proposals"), [("six-modules", 4 + 4 + 8), ("one-many", 5 * 4)])
+@pytest.mark.parametrize("budget", [gl.Budget(proposals=20), gl.Budget(rollouts=200)], ids=["proposals", "rollouts"])
+def test_the_forecast_takes_the_steps_that_the_search_takes(name: str, proposals: int, budget: gl.Budget) -> None:
+    land = landscape(name)
+    # nothing is accepted, and no step is decided by rollouts that come again, so that what each takes is known
+    state = run_landscape(land, gl.Search(merge="none", accept=Never()), budget).state
+    shape = Shape(10**6, len(land.validation), 0, 1, "auto", 3, 1, None, budget, prompts=len(land.seed_texts))
+    nothing = Cost()
+    forecast = follow(shape, Case(0.0, 1.0, 0.0, 1.0, nothing, nothing, nothing, nothing, 1.0, 1.0, 1.0, 1.0))
+    # after the third step of several prompts, which has eight, there is room for one of four more, not for one of eight
+    assert len(state.proposals) == proposals
+    assert (forecast.steps, forecast.proposals) == (len({proposal.step for proposal in state.proposals}), proposals)
+    assert forecast.ended_by == ("proposals" if budget.proposals else "rollouts")
