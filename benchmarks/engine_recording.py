@@ -18,6 +18,7 @@ from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.executors.threads import ThreadExecutor
+from gepa_lite.executors.workers import DEFAULT_TIMEOUT
 from gepa_lite.lm.protocol import Completion
 from gepa_lite.rollouts.evaluator import Evaluator
 from gepa_lite.store.memory import MemoryStore
@@ -65,7 +66,7 @@ def _rollouts(store: Store, count: int) -> tuple[float, float]:
         return Rollout(key, 1.0, Feedback(1.0, "fine"), {"y": "reply"}, Trace((call,)), usage=call.usage)
 
     examples = [Example(f"e{number}", {"x": "input"}, {}) for number in range(BATCH)]
-    executor = ThreadExecutor(WORKERS)
+    executor = ThreadExecutor(WORKERS, DEFAULT_TIMEOUT)
     evaluator = Evaluator(lambda candidate: run, executor, store, lambda: None, lambda rollout, saved: None)
     evaluator.run(Candidate({"a": "first"}), examples)
     cpu, wall = time.process_time(), time.perf_counter()

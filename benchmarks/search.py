@@ -4,8 +4,8 @@
 kept in a file of its own, under ``benchmarks/results/search/`` unless told otherwise, and what a file holds is not run again, so an interrupted table goes on where it ended (``--minutes`` ends it after so long). A report runs
 one kept cell of each optimizer again, and says whether it came out the same: where it did not, the code has changed since, and the file is to be deleted.
 
-The tables: ``peer``, our defaults and the paper's settings beside the peer's; ``long``, rollouts to 90 % and 95 % with up to 6,000 of them; ``defaults``, one rule of the defaults changed at a time; ``paper``, one rule added to the paper's; ``noise``, fans and windows
-on the tuning landscapes without score noise and with much.
+The tables: ``peer``, our defaults and the paper's settings beside the peer's; ``long``, rollouts to 90 % and 95 % with up to 6,000 of them; ``defaults``, one rule of the defaults changed at a time; ``paper``, one rule added to the paper's; ``noise``, fans,
+windows and hard examples on the tuning landscapes without score noise and with much.
 """
 
 from __future__ import annotations
@@ -27,12 +27,24 @@ _PAIRS = (("paper", "peer"), ("defaults", "peer"), ("defaults", "peer-merge"), (
 _ORDER = list(OURS)
 _CHANGES = _ORDER[_ORDER.index("fan-1") : _ORDER.index("paper+fan-4")]
 _ADDITIONS = _ORDER[_ORDER.index("paper+fan-4") :]
-_FANS = ("fan-1", "fan-2", "fan-4", "fan-8", "fan-16", "no-overlap", "window-4", "window-16", "fan-1-window-4", "fan-1-window-16")
+_UNDER_NOISE = (
+    "fan-1",
+    "fan-2",
+    "fan-4",
+    "fan-8",
+    "fan-16",
+    "no-overlap",
+    "window-4",
+    "window-16",
+    "fan-1-window-4",
+    "fan-1-window-16",
+    "hard",
+)
 TABLES: Mapping[str, tuple[str, ...]] = {
     "peer": ("defaults", "paper", "peer", "peer-merge"),
     "defaults": ("defaults", *_CHANGES),
     "paper": ("paper", *_ADDITIONS),
-    "noise": ("defaults", *_FANS),
+    "noise": ("defaults", *_UNDER_NOISE),
     "long": ("defaults", "paper", "peer"),
 }
 _SCORES = {
@@ -103,7 +115,7 @@ def _table(table: str, cells: Mapping[str, Cells], names: Sequence[str], seeds: 
         rows, found = [], {}
         for variant in NOISE:
             noisy = [f"{name}~{variant}" for name in names if name in TUNING]
-            found[variant] = against(_of(cells["defaults"], noisy, seeds), {name: _of(cells[name], noisy, seeds) for name in _FANS})
+            found[variant] = against(_of(cells["defaults"], noisy, seeds), {name: _of(cells[name], noisy, seeds) for name in _UNDER_NOISE})
             rows += _change_rows(f"{variant}, defaults with", found[variant], "all")
         return rows, found
     outcomes = {optimizer: _of(cells[optimizer], _landscapes(table, names), seeds) for optimizer in TABLES[table]}

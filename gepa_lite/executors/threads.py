@@ -15,7 +15,7 @@ from gepa_lite.core.example import Example
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.errors import RunError
 from gepa_lite.rollouts.executor import Keep, RunRollout
-from gepa_lite.rollouts.overdue import Attempt, attempting
+from gepa_lite.rollouts.overdue import Attempt, begin
 
 
 @dataclass(slots=True, eq=False)
@@ -32,11 +32,9 @@ class _Work:
     started: float = 0.0
 
     def __call__(self) -> Rollout:
-        return self.context.run(self._attempt)
-
-    def _attempt(self) -> Rollout:
-        with attempting(self.attempt):
-            return self.run(self.example, self.key)
+        # the context is this rollout's own, so nothing has to be put back
+        self.context.run(begin, self.attempt)
+        return self.context.run(self.run, self.example, self.key)
 
     def settle(self, outcome: Callable[[], Rollout]) -> None:
         """Keep what came of it, and tell who waits."""
@@ -114,7 +112,8 @@ class ThreadExecutor:
         threading.Thread(target=self._serve, name="gepa-lite-rollout", daemon=True).start()
 
     def _serve(self) -> None:
-        while (work := self._next()) is not None:
+        work = self._next()
+        while work is not None:
             try:
                 rollout = work()
             except BaseException as error:
@@ -127,13 +126,14 @@ class ThreadExecutor:
                 # another thread has this one's place
                 return
             work.settle(outcome)
-            with self._changed:
-                self._running.pop(work, None)
-            del work, outcome
+            del outcome
+            work = self._next(work)
 
-    def _next(self) -> _Work | None:
-        """The next rollout; None at the end."""
+    def _next(self, ended: _Work | None = None) -> _Work | None:
+        """The next rollout after one that has ended; None at the end."""
         with self._changed:
+            if ended is not None:
+                self._running.pop(ended, None)
             while True:
                 while not self._queue and not self._closed:
                     self._changed.wait()

@@ -50,7 +50,7 @@ class Evaluator:
         self._interrupted = interrupted
         self._observe = observe
         self._handed_in: dict[RolloutKey, Callable[[], None]] = {}
-        self._in_flight: dict[RolloutKey, Future[Rollout]] = {}
+        self._in_flight: dict[RolloutKey, Future[dict[RolloutKey, Rollout]]] = {}
         self._lock = threading.Lock()
 
     def run(
@@ -65,41 +65,42 @@ class Evaluator:
             RunError: the run can't go on; rollouts that were running are finished and saved first.
         """
         ref = self._executor.put(candidate.id, self._allowed(self._runner(candidate)), self._keep)
-        jobs = {RolloutKey(candidate.id, example.id, sample): example for sample in samples for example in examples}
+        rows = [[RolloutKey(candidate.id, example.id, sample) for example in examples] for sample in samples]
+        jobs = {key: example for row in rows for key, example in zip(row, examples, strict=True)}
         rollouts = self._gather(ref, jobs, priority)
         again = {key: example for key, example in jobs.items() if rollouts[key].missing}
         if again:
-            rollouts.update(self._gather(ref, again, priority))
-        return [[rollouts[RolloutKey(candidate.id, example.id, sample)] for example in examples] for sample in samples]
+            rollouts |= self._gather(ref, again, priority)
+        return [[rollouts[key] for key in row] for row in rows]
 
     def _gather(self, ref: str, jobs: Mapping[RolloutKey, Example], priority: tuple[int, ...]) -> dict[RolloutKey, Rollout]:
-        others: dict[RolloutKey, Future[Rollout]] = {}
-        mine: dict[RolloutKey, Future[Rollout]] = {}
+        # one future for all: whoever needs one of them gets it once they are all on disk
+        batch: Future[dict[RolloutKey, Rollout]] = Future()
+        others: dict[RolloutKey, Future[dict[RolloutKey, Rollout]]] = {}
         with self._lock:
             for key in jobs:
-                future = self._in_flight.get(key)
-                if future is None:
-                    self._in_flight[key] = mine[key] = Future()
-                else:
-                    others[key] = future
+                running = self._in_flight.setdefault(key, batch)
+                if running is not batch:
+                    others[key] = running
+        mine = {key: example for key, example in jobs.items() if key not in others} if others else jobs
         try:
-            done = self._run_mine(ref, {key: jobs[key] for key in mine}, priority)
-            for key, future in mine.items():
-                future.set_result(done[key])
+            done = self._run_mine(ref, mine, priority)
+            batch.set_result(done)
         except BaseException as error:
-            for future in mine.values():
-                if not future.done():
-                    future.set_exception(error)
+            batch.set_exception(error)
             raise
         finally:
             with self._lock:
                 for key in mine:
                     del self._in_flight[key]
+        if not others:
+            return done
+        found = dict(done)
         # those of others last, so that two that wait for each other's both get them
-        for key, future in others.items():
-            done[key] = future.result()
-            self._observe(done[key], True)
-        return done
+        for key, running in others.items():
+            found[key] = running.result()[key]
+            self._observe(found[key], True)
+        return found
 
     def _run_mine(self, ref: str, jobs: Mapping[RolloutKey, Example], priority: tuple[int, ...]) -> dict[RolloutKey, Rollout]:
         """Those on disk, and the others run and on disk."""

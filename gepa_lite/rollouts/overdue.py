@@ -14,6 +14,8 @@ from gepa_lite.core.rollout import Failure, Rollout, RolloutKey
 from gepa_lite.errors import FeedbackError, RunError
 from gepa_lite.program.shared_loop import BLOCKED, held_up, leave_loop
 
+_ANY = Objective()
+
 
 class Attempt:
     """One rollout as it runs. Safe to use from many threads.
@@ -28,7 +30,7 @@ class Attempt:
     """
 
     def __init__(self, told: Callable[[], None] = lambda: None) -> None:
-        self.objective = Objective()
+        self.objective = _ANY
         self.calls_held = True
         self.judging = False
         self._told = told
@@ -127,6 +129,11 @@ _RUNNING: ContextVar[Attempt | None] = ContextVar("gepa_lite_attempt", default=N
 def this_attempt() -> Attempt:
     """The rollout that runs here; a fresh one where nobody watches."""
     return _RUNNING.get() or Attempt()
+
+
+def begin(attempt: Attempt) -> None:
+    """Make an attempt the one that runs in this context from here on."""
+    _RUNNING.set(attempt)
 
 
 @contextmanager
