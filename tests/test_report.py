@@ -18,11 +18,13 @@ from benchmarks.ui_recording import Size, write_large_run
 from gepa_lite.cli.app import app
 from gepa_lite.insight.distance import TextSpace
 from gepa_lite.insight.measures import read_trail
+from gepa_lite.report.charts import progress_chart
 from gepa_lite.report.lineage import MOST, ancestors_of, lineage_chart, shown_nodes
 from gepa_lite.report.matrix import matrix_of, matrix_picture
 from gepa_lite.report.pages import Look
 from gepa_lite.report.svg import Scale, number, tag
 from gepa_lite.store.browse import Browse
+from gepa_lite.store.run_store import RunStore
 from gepa_lite.testing import ScriptedLM
 from tests import triage
 
@@ -208,6 +210,33 @@ def test_scales_hold_all_values_with_round_ticks() -> None:
     flat = Scale.over([0.5, 0.5], 0, 100)
     assert flat(0.5) == pytest.approx(50)
     assert Scale.over([], 0, 1).ticks()
+
+
+def test_an_axis_of_counts_has_whole_numbers_alone() -> None:
+    for values in ([0, 1], [0, 2], [0, 40], [7, 7], [0, 17], [0, 123_456]):
+        scale = Scale.over(values, 0, 800, whole=True)
+        assert scale.ticks(7), values
+        assert all(tick == round(tick) for tick in scale.ticks(7)), values
+
+
+def test_a_chart_of_one_candidate_shows_no_impossible_numbers(tmp_path: Path) -> None:
+    good_run(tmp_path / "source")
+    with RunStore.read(tmp_path / "source") as store:
+        events = store.events()
+    with RunStore.create(tmp_path / "r") as store:
+        store.commit(events[:2])
+    with Browse(tmp_path / "r") as browse:
+        trail = read_trail(browse)
+    for axis in ("rollouts", "seconds"):
+        chart = str(progress_chart(trail, axis, frozenset({0})))
+        ticks = [float(text) for text in re.findall(r'<text class="tick"[^>]*>([^<]*)</text>', chart)]
+        assert len(ticks) > 4
+        assert min(ticks) >= 0
+        if axis == "rollouts":
+            across = [float(text) for text in re.findall(r'text-anchor="middle">([\d.]+)</text>', chart)]
+            assert across[0] == 0
+            assert all(tick == round(tick) for tick in across)
+            assert max(across) <= 40
 
 
 def test_the_tree_of_a_large_run_keeps_the_winners_whole_line(tmp_path: Path) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import html
+import os
 import re
 import shutil
+import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import gepa_lite as gl
 from benchmarks.ui_recording import Size, write_large_run
+from gepa_lite.cli.app import app
 from gepa_lite.core.budget import Budget
 from gepa_lite.core.events import Merged, RunStarted, StepEnded, Stopped
 from gepa_lite.insight.trail import Trail
@@ -20,6 +28,7 @@ from gepa_lite.report.safe_text import clean
 from gepa_lite.ship.blame import blame_of
 from gepa_lite.store.asks import Ask, read_ask
 from gepa_lite.store.browse import Browse
+from gepa_lite.store.purge import purge
 from gepa_lite.store.run_store import RunStore
 from tests.test_report import Page, good_run, hostile_run
 
@@ -303,6 +312,146 @@ def test_a_broken_run_is_told(pages: Any) -> None:
     assert answer.status_code == 500
     assert "damaged" in answer.text
     assert "Traceback" not in answer.text
+
+
+ALL_VIEWS = ["", "/candidates", "/candidate/0", "/rollout?candidate=0&example=x", "/proposals", "/proposal/3", "/lineage", "/matrix", "/measures", "/settings"]  # fmt: skip
+
+
+def made(folder: Path, events: list[Any]) -> None:
+    """A run with these events that nobody works on."""
+    with RunStore.create(folder) as store:
+        if events:
+            store.commit(events)
+
+
+def damaged(source: Path, folder: Path, sql: str) -> None:
+    shutil.copytree(source, folder)
+    with closing(sqlite3.connect(folder / "run.db")) as connection:
+        connection.execute(sql)
+        connection.commit()
+
+
+def told(text: str) -> str:
+    found = re.search(r"(?s)<main.*</main>", text)
+    assert found is not None
+    return html.unescape(re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", found[0])))
+
+
+def test_a_run_that_was_made_but_not_started_says_so_on_every_page_and_is_followed(root: Path, tmp_path: Path) -> None:
+    with RunStore.read(root / "good") as store:
+        events = store.events()
+    made(tmp_path / "r", [])
+    with client(tmp_path) as pages:
+        for view in ALL_VIEWS:
+            answer = pages.get(f"/run/r{view}")
+            assert answer.status_code == 200, view
+            check(answer.text)
+            assert "made but not started" in told(answer.text)
+        answer = pages.get("/run/r/report.html")
+        assert answer.status_code == 404
+        assert "never started" in told(answer.text)
+        assert "unstarted" in pages.get("/").text
+        assert re.findall(r'href="/run/([^"]+)"', pages.get("/?state=unstarted").text) == ["r"]
+        check(pages.get("/compare?run=r").text)
+        before = pages.get("/run/r/now").json()["mark"]
+        assert f'data-now="/run/r/now" data-mark="{before}"' in pages.get("/run/r").text
+        with RunStore.open(tmp_path / "r") as store:
+            store.commit(events[:2])
+            assert pages.get("/run/r/now").json()["mark"] != before
+            assert "the run goes on" in pages.get("/run/r").text
+
+
+def test_a_run_without_a_validated_seed_has_every_page(root: Path, tmp_path: Path) -> None:
+    with RunStore.read(root / "good") as store:
+        events = store.events()
+    made(tmp_path / "broken-off", events[:1])
+    made(tmp_path / "ended", [events[0], Stopped("budget", "all 10 rollouts of the budget are spent")])
+    with client(tmp_path) as pages:
+        for name in ("broken-off", "ended"):
+            for view in ALL_VIEWS:
+                answer = pages.get(f"/run/{name}{view}")
+                assert answer.status_code == (404 if ("candidate" in view and view != "/candidates") or "/proposal/" in view else 200), view
+                check(answer.text)
+            answer = pages.get(f"/run/{name}/report.html")
+            assert answer.status_code == 404
+            assert "no result yet" in told(answer.text)
+        assert "interrupted while the seed was validated, 0 of 40" in told(pages.get("/run/broken-off").text)
+        assert "all 10 rollouts of the budget are spent" in told(pages.get("/run/ended").text)
+        shown = CliRunner().invoke(app, ["show", str(tmp_path / "ended")]).stdout
+        assert "ended while the seed was validated, 0 of 40 rollouts: all 10 rollouts of the budget are spent" in " ".join(shown.split())
+        assert re.findall(r'href="/run/([^"]+)"', pages.get("/?state=finished").text) == ["ended"]
+        assert re.findall(r'href="/run/([^"]+)"', pages.get("/?state=stopped").text) == ["broken-off"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("UPDATE events SET body = '{}' WHERE seq = 6", "damaged"),
+        ("UPDATE events SET body = '[]' WHERE seq = 6", "damaged"),
+        ("UPDATE events SET body = 'x' WHERE seq = 6", "damaged"),
+        ("UPDATE events SET kind = 'teleported' WHERE seq = 6", "Upgrade"),
+        ("UPDATE events SET version = 99 WHERE seq = 1", "Upgrade"),
+        ("UPDATE events SET body = json_remove(body, '$.settings.search') WHERE seq = 1", "another release"),
+        ("PRAGMA user_version = 99", "Upgrade"),
+    ],
+)
+def test_a_run_that_cannot_be_read_says_why_and_harms_no_other(sql: str, words: str, root: Path, tmp_path: Path) -> None:
+    damaged(root / "good", tmp_path / "bad", sql)
+    shutil.copytree(root / "good", tmp_path / "good")
+    (tmp_path / "folder" / "run.db").mkdir(parents=True)
+    with client(tmp_path) as pages:
+        for view in ALL_VIEWS:
+            answer = pages.get(f"/run/bad{view}")
+            assert answer.status_code == 500
+            check(answer.text)
+            assert words in told(answer.text), view
+        listed = pages.get("/").text
+        assert set(re.findall(r'href="/run/([^"]+)"', listed)) == {"good", "bad"}
+        assert words in told(listed)
+        assert pages.get("/now").status_code == 200
+        assert pages.get("/run/good").status_code == 200
+        assert pages.get("/run/folder").status_code == 404
+        assert pages.post("/run/bad/ask", data={"stop": "pause"}, headers={"origin": HERE}).status_code == 400
+    read = CliRunner().invoke(app, ["measures", str(tmp_path / "bad")])
+    assert read.exit_code != 0
+    assert isinstance(read.exception, SystemExit), "words, no traceback"
+
+
+def test_a_purged_run_has_every_page(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "good", tmp_path / "r")
+    purge(tmp_path / "r")
+    with client(tmp_path) as pages:
+        for view in VIEWS:
+            assert pages.get(f"/run/r{view}").status_code == 200, view
+
+
+def test_only_a_run_that_goes_on_is_live_and_is_asked_for_often(root: Path, tmp_path: Path) -> None:
+    with waiting_run(tmp_path / "r"), client(tmp_path) as pages:
+        answer = pages.get("/run/r")
+        assert '<span id="live">Live</span>' in answer.text
+        assert 2000 <= int(answer.headers["x-next-look"]) < 10_000
+        ended = pages.get("/run/source")
+        assert '<span id="live"></span>' in ended.text
+        assert int(ended.headers["x-next-look"]) >= 10_000
+
+
+def test_the_servers_linear_algebra_takes_one_thread(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, uvicorn\n"
+        "uvicorn.Server.run = lambda self, sockets=None: None\n"
+        "from gepa_lite.ui.serve import serve\n"
+        "assert 'numpy' not in sys.modules\n"
+        "serve(__import__('pathlib').Path(sys.argv[1]), '127.0.0.1', 0, None, print)\n"
+        "assert 'numpy' in sys.modules\n"
+        "print('threads', os.environ['OPENBLAS_NUM_THREADS'])\n"
+    )
+    plain = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    for given, found in (({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)], env={**plain, **given}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"threads {found}" in done.stdout
 
 
 def test_foreign_names_are_not_answered(root: Path) -> None:

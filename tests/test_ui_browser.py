@@ -260,9 +260,33 @@ def test_pages_follow_a_run_while_it_goes_on(tmp_path: Path, watched: Callable[.
             assert found.noise == []
 
 
+def test_a_page_of_a_run_that_is_not_started_becomes_the_runs_own_and_says_when_it_is_over(
+    tmp_path: Path, watched: Callable[..., Watched]
+) -> None:
+    good_run(tmp_path / "source")
+    with RunStore.read(tmp_path / "source") as source:
+        events = source.events()
+    with RunStore.create(tmp_path / "runs" / "r") as store, serving(tmp_path / "runs") as address:
+        found = watched()
+        page = found.page
+        page.goto(f"{address}/run/r")
+        sync_api.expect(page.locator("#message")).to_contain_text("made but not started")
+        assert found.faults() == []
+        store.begin_session({"workers": 1})
+        store.commit(events[:4])
+        sync_api.expect(page.locator("#latest tbody tr").first).to_be_attached(timeout=WAIT)
+        sync_api.expect(page.locator("#live")).to_have_text("Live")
+        store.commit(events[4:])
+        store.end_session(1.0, "done")
+        store.close()
+        sync_api.expect(page.locator("#state")).to_contain_text("finished", timeout=WAIT)
+        sync_api.expect(page.locator("#live")).to_have_text("")
+        assert found.noise == []
+
+
 def test_a_server_that_is_gone_is_told(root: Path, watched: Callable[..., Watched]) -> None:
     found = watched()
     with serving(root) as address:
-        found.page.goto(f"{address}/run/good")
+        found.page.goto(address)
         sync_api.expect(found.page.locator("#live")).to_have_text("Live", timeout=WAIT)
     sync_api.expect(found.page.locator("#live")).to_contain_text("trying again", timeout=WAIT)

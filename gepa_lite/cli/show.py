@@ -51,7 +51,10 @@ def show(
 def _report(stored: StoredRun) -> str:
     if not stored.state.seed_validated:
         head = _head(stored)
-        return f"Run {stored.folder}: {stored.status}, validating the seed: {head['rollouts']} of {head['validation_examples']} rollouts."
+        done = f"{head['rollouts']} of {head['validation_examples']} rollouts"
+        if stored.state.stopped is not None:
+            return f"Run {stored.folder}: ended while the seed was validated, {done}: {stored.state.stopped.reason}."
+        return f"Run {stored.folder}: {stored.status}, validating the seed: {done}."
     result = stored.result()
     return "\n\n".join([f"Run {stored.folder.name}: {stored.status}", str(result), _candidates(result, stored.folder), _proposals(result)])
 

@@ -37,7 +37,7 @@ from gepa_lite.core.events import (
     Vetoed,
 )
 from gepa_lite.core.feedback import Objective
-from gepa_lite.errors import StoreError
+from gepa_lite.errors import StoreError, UsageError
 from gepa_lite.insight.steps import Attempt, Node, RoleSpend
 from gepa_lite.search.state import mean_of
 from gepa_lite.store.browse import EventRow
@@ -103,8 +103,12 @@ class Trail:
     def objective(self) -> Objective:
         """Direction and range of the scores."""
         assert self.started is not None
-        meaning = self.started.settings["search"]["objective"]
-        return Objective(meaning["direction"], tuple(meaning["range"]))
+        try:
+            meaning = self.started.settings["search"]["objective"]
+            low, high = meaning["range"]
+            return Objective(meaning["direction"], (float(low), float(high)))
+        except (KeyError, TypeError, ValueError, UsageError) as error:
+            raise StoreError("The run does not say what its scores mean: another release of gepa_lite wrote it.") from error
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -159,7 +163,13 @@ class Trail:
         """
         before = self.seq
         for row in rows:
-            self._take(row)
+            try:
+                self._take(row)
+            # what lies on the disk is not checked field by field: a view of it is to say so, not to fall
+            except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+                raise StoreError(
+                    f"Event {row.seq} ({row.kind}) is damaged: {type(error).__name__}: {error}. Restore the run's folder from a copy, or start a new run."
+                ) from error
             self.seq = row.seq
         return self.seq > before
 

@@ -43,9 +43,11 @@ def progress_chart(trail: Trail, axis: Axis, front: frozenset[int]) -> Markup:
     unseen = _unseen(trail)
     xs = [place_on(axis, node, trail) for node, _ in nodes]
     end = {"rollouts": float(trail.spent_rollouts), "usd": trail.usd, "seconds": (trail.last - trail.begun) / 60}[axis]
-    xs.append(end)
     ys = [value for _, value in nodes] + [value for _, value in unseen]
-    frame = Frame.around(xs, ys, (f"{AXES[axis]} spent", "mean score"))
+    if min(ys) == max(ys):
+        # one height: its place between the worst and the best says more than a scale of its own
+        ys += [bound for bound in trail.objective.range if math.isfinite(bound)]
+    frame = Frame.around([0.0, *xs, end or 1.0], ys, (f"{AXES[axis]} spent", "mean score"), counts=axis == "rollouts")
     best = [(place_on(axis, trail.nodes[index], trail), score(trail.nodes[index].mean or 0.0)) for index in trail.leads]
     parts = [frame.line([*best, (end, best[-1][1])], "best", steps=True)]
     keep = set(thin(nodes, _MOST_DOTS))
@@ -134,7 +136,7 @@ def entropy_chart(generations: Sequence[Generation]) -> Markup:
     if len(known) < 2:
         return Markup("")
     values = [place.evenness for place in known] + [place.spread for place in known]
-    frame = Frame.around([place.index for place in known], [*values, 0.0, 1.0], ("generation", "share of ln n"), (460, 300))
+    frame = Frame.around([place.index for place in known], [*values, 0.0, 1.0], ("generation", "share of ln n"), (460, 300), counts=True)
     kept = [known[place] for place in thin(known, 500)]
     parts = [
         frame.line([(place.index, place.evenness) for place in kept], "line a"),

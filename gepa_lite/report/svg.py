@@ -41,22 +41,24 @@ class Scale:
         high: largest; above ``low``.
         start: pixel of ``low``.
         end: pixel of ``high``.
+        whole: the values are counts: so are the ticks.
     """
 
     low: float
     high: float
     start: float
     end: float
+    whole: bool = False
 
     @classmethod
-    def over(cls, values: Iterable[float], start: float, end: float, pad: float = 0.05) -> Scale:
+    def over(cls, values: Iterable[float], start: float, end: float, pad: float = 0.05, *, whole: bool = False) -> Scale:
         """A scale that holds all values, with some room at both ends."""
         known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
         low, high = min(known), max(known)
         if high - low < 1e-12:
             low, high = low - 0.5, high + 0.5
         room = (high - low) * pad
-        return cls(low - room, high + room, start, end)
+        return cls(low - room, high + room, start, end, whole)
 
     def __call__(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
@@ -66,6 +68,8 @@ class Scale:
         raw = (self.high - self.low) / max(1, most)
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw)
+        if self.whole:
+            step = max(1.0, math.ceil(step))
         first = math.ceil(self.low / step)
         return [round(place * step, 12) for place in range(first, math.floor(self.high / step) + 1)]
 
@@ -92,11 +96,18 @@ class Frame:
 
     @classmethod
     def around(
-        cls, xs: Iterable[float], ys: Iterable[float], labels: tuple[str, str], size: tuple[float, float] = (860, 320), x_pad: float = 0.02
+        cls,
+        xs: Iterable[float],
+        ys: Iterable[float],
+        labels: tuple[str, str],
+        size: tuple[float, float] = (860, 320),
+        *,
+        x_pad: float = 0.02,
+        counts: bool = False,
     ) -> Frame:
-        """A frame that holds all points."""
+        """A frame that holds all points; with ``counts`` the horizontal axis has whole numbers alone."""
         width, height = size
-        return cls(width, height, Scale.over(xs, 66, width - 12, x_pad), Scale.over(ys, height - 40, 12), *labels)
+        return cls(width, height, Scale.over(xs, 66, width - 12, x_pad, whole=counts), Scale.over(ys, height - 40, 12), *labels)
 
     def axes(self) -> Markup:
         """Grid, numbers and labels."""

@@ -81,7 +81,8 @@ def list_runs(root: Path | None = None) -> list[Path]:
     with suppress(OSError):
         for folder in (runs_root() if root is None else root).iterdir():
             with suppress(OSError):
-                dated.append((_written(folder), folder.name, folder))
+                if (folder / FILE_NAME).is_file():
+                    dated.append((_written(folder), folder.name, folder))
     return [folder for _, _, folder in sorted(dated, reverse=True)]
 
 

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from gepa_lite.errors import GepaLiteError
+from gepa_lite.errors import GepaLiteError, UsageError
 from gepa_lite.report.pages import Look, settings_rows
 from gepa_lite.report.rendering import style_sheet
 from gepa_lite.report.svg import Frame
@@ -25,7 +25,7 @@ from gepa_lite.ui.library import Entry, Library, NotThereError, StillReadingErro
 from gepa_lite.ui.pages import page_of, render, static_text
 from gepa_lite.ui.run_pages import RunPages, verdict_of
 
-_STATES = ("", "running", "finished", "stopped", "reading", "error")
+_STATES = ("", "running", "finished", "stopped", "unstarted", "reading", "error")
 _ROWS = 100
 _COMPARED = 6
 
@@ -93,7 +93,9 @@ class ListPages:
         rows = [entry for entry in entries if query.lower() in entry.name.lower() and state in ("", entry.status)]
         some, pager = page_of(request, rows, _ROWS)
         values = {"root": str(self._library.root), "q": query, "state": state, "states": _STATES, "rows": some, **pager}
-        return render(request, "list.html.j2", {**values, "now": f"{request.scope.get('root_path', '')}/now", "mark": _mark(entries)})
+        return render(
+            request, "list.html.j2", {**values, "now": f"{request.scope.get('root_path', '')}/now", "mark": _mark(entries), "live": True}
+        )
 
     def now(self, request: Request) -> Response:
         """The mark of now."""
@@ -134,7 +136,10 @@ def _overlay(looks: Sequence[Look]) -> Markup:
     if not lines:
         return Markup("")
     frame = Frame.around(
-        [x for line in lines for x, _ in line], [y for line in lines for _, y in line], ("rollouts spent", "best validation mean")
+        [0.0, *(x for line in lines for x, _ in line)],
+        [y for line in lines for _, y in line],
+        ("rollouts spent", "best validation mean"),
+        counts=True,
     )
     parts = [frame.line(line, f"s{place}", steps=True) for place, line in enumerate(lines, 1)]
     return frame.picture("Best validation mean of each run over rollouts", *parts)
@@ -177,13 +182,20 @@ def _still_reading(request: Request, error: Exception) -> Response:
     return render(
         request,
         "wait.html.j2",
-        {"name": name or "Runs", "read": error.read, "total": error.total, "now": now, "mark": f"reading-{error.read}"},
+        {"name": name or "Runs", "read": error.read, "total": error.total, "now": now, "mark": f"reading-{error.read}", "live": True},
         202,
     )
 
 
 def _unreadable(request: Request, error: Exception) -> Response:
-    return _message(request, 400 if request.method == "POST" else 500, "That did not work", str(error))
+    if request.method == "POST":
+        return _message(request, 400, "That did not work", str(error))
+    # a damaged file is this server's trouble; a run that is not that far is nobody's
+    return (
+        _message(request, 404, "Not there yet", str(error))
+        if isinstance(error, UsageError)
+        else _message(request, 500, "It can't be read", str(error))
+    )
 
 
 def _refused(request: Request, error: Exception) -> Response:

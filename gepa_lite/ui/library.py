@@ -30,6 +30,11 @@ _PATIENCE = 0.4
 """Seconds that the list may take for runs that were not looked at yet; the rest follows beside."""
 
 
+NEVER_STARTED = (
+    "It was made but not started: nothing is searched yet. It may hold the rollouts of an estimate, which the same call takes over."
+)
+
+
 class NotThereError(Exception):
     """No run has this name."""
 
@@ -87,7 +92,7 @@ class Entry:
 
     Attributes:
         name: of its folder.
-        status: ``running``, ``finished``, ``stopped``, ``reading`` or ``error``.
+        status: ``running``, ``finished``, ``stopped``, ``unstarted``, ``reading`` or ``error``.
         written: UTC, to the minute.
         rollouts: on disk.
         candidates: in the pool; None while it is being read.
@@ -161,9 +166,10 @@ class Library:
         if worker is not None:
             return "running", worker
         trail = shelf.trail
-        started = trail.started
-        done = started is not None and trail.stopped is not None
-        done = done and (trail.tested is not None or not (started and started.test_ids))
+        if trail.started is None:
+            return "unstarted", None
+        # a search that ended in the seed's validation has nothing to score
+        done = trail.stopped is not None and (trail.tested is not None or not trail.nodes or not trail.started.test_ids)
         return ("finished" if done else "stopped"), None
 
     @contextmanager
@@ -240,7 +246,7 @@ class Library:
             trail = shelf.trail
             status, _ = self.status(shelf)
             if trail.started is None:
-                return Entry(name, "error", written, error="it was made but never started")
+                return Entry(name, status, written, shelf.browse.rollout_count, error=NEVER_STARTED)
             score = trail.objective.score
             seed = trail.nodes[0].mean if trail.nodes else None
             best = trail.best.mean if trail.best else None

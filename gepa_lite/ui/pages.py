@@ -16,6 +16,10 @@ from gepa_lite.report.rendering import environment
 
 T = TypeVar("T")
 
+_QUICKEST, _IDLE, _SLOWEST = 2.0, 10.0, 60.0
+_SHARE = 0.02
+"""Of one core, that one open page may take: a search on the same machine is not to be slowed by who looks at it."""
+
 VIEWS: Sequence[tuple[str, str]] = (
     ("", "Overview"),
     ("/candidates", "Candidates"),
@@ -44,10 +48,26 @@ def static_text(name: str) -> str:
 def render(request: Request, template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
     """A page."""
     base = request.scope.get("root_path", "").rstrip("/")
-    context = {"base": base, "now": "", "mark": "", "said": "", **values}
+    live = bool(values.get("live"))
+    context = {"base": base, "now": "", "mark": "", "said": "", "live": False, "pace": pace_of(0.0, live), **values}
     text = _engine().get_template(template).render(context)
     # what a model wrote may hold half a character
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
+
+
+def pace_of(cost: float, live: bool) -> int:
+    """Milliseconds after which an open page asks again: two seconds, ten where nobody works on the run, and so long that following takes at most a fiftieth of a core.
+
+    Args:
+        cost: seconds of CPU that making the page took.
+        live: somebody works on the run.
+
+    Example:
+        >>> pace_of(0.01, True), pace_of(0.01, False), pace_of(0.2, True), pace_of(9.0, True)
+        (2000, 10000, 10000, 60000)
+    """
+    least = _QUICKEST if live else _IDLE
+    return round(1000 * min(_SLOWEST, max(least, cost / _SHARE)))
 
 
 def page_of(request: Request, items: Sequence[T], size: int) -> tuple[Sequence[T], dict[str, Any]]:

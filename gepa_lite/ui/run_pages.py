@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -24,8 +25,8 @@ from gepa_lite.ship.verdict_text import verdict_text
 from gepa_lite.store.asks import Ask, ask
 from gepa_lite.store.codec import decode_event
 from gepa_lite.ui.blame import blame_in
-from gepa_lite.ui.library import Library, NotThereError, Shelf
-from gepa_lite.ui.pages import VIEWS, chosen, page_of, render, whole
+from gepa_lite.ui.library import NEVER_STARTED, Library, NotThereError, Shelf
+from gepa_lite.ui.pages import VIEWS, chosen, pace_of, page_of, render, whole
 
 _ROWS = 50
 _MATRIX_ROWS = 40
@@ -123,14 +124,17 @@ class RunPages:
         return f"{shelf.trail.seq}-{shelf.browse.rollout_count}-{self._library.status(shelf)[0]}"
 
     def _page(self, request: Request, template: str, view: str, fill: Callable[[Request, Shelf, Look], dict[str, Any]]) -> Response:
+        begun = time.thread_time()
         shelf = self._shelf(request)
         with shelf.lock:
-            look = shelf.look()
-            if look.trail.started is None:
-                raise UsageError(f"the run {shelf.folder.name} was made but never started.")
             status, worker = self._library.status(shelf)
             here = _here(request)
+            live: dict[str, Any] = {"now": f"{here}/now", "mark": self._mark(shelf), "live": status == "running"}
+            if shelf.trail.started is None:
+                return render(request, "message.html.j2", {"heading": shelf.folder.name, "words": NEVER_STARTED, **live})
+            look = shelf.look()
             frame = {
+                **live,
                 "name": shelf.folder.name,
                 "folder": str(shelf.folder),
                 "status": status,
@@ -138,12 +142,12 @@ class RunPages:
                 "views": VIEWS,
                 "view": view,
                 "here": here,
-                "now": f"{here}/now",
-                "mark": self._mark(shelf),
                 "look": look,
                 "score": look.trail.objective.score,
             }
-            return render(request, template, {**frame, **fill(request, shelf, look)})
+            page = render(request, template, {**frame, **fill(request, shelf, look)})
+        page.headers["x-next-look"] = str(pace_of(time.thread_time() - begun, status == "running"))
+        return page
 
     def _overview(self, request: Request, shelf: Shelf, look: Look) -> dict[str, Any]:
         trail = look.trail
@@ -293,7 +297,12 @@ def verdict_of(shelf: Shelf, status: str) -> tuple[str, list[str]]:
     trail = shelf.trail
     if not trail.nodes:
         width = len(trail.started.validation_ids) if trail.started else 0
-        return "none", [f"No verdict yet: validating the seed, {shelf.browse.rollout_count:,} of {width:,} rollouts."]
+        done = f"{shelf.browse.rollout_count:,} of {width:,} rollouts"
+        if trail.stopped is not None:
+            return "none", [f"No verdict: the search ended while the seed was validated, {done}.", f"Search ended: {trail.stopped.reason}."]
+        return "none", [
+            f"No verdict yet: {'validating the seed' if status == 'running' else 'interrupted while the seed was validated'}, {done}."
+        ]
     if status == "running":
         return "none", ["No verdict yet: the run goes on."]
     if len(trail.attempts) > _QUICK:

@@ -1,11 +1,14 @@
 "use strict";
-// Asks every two seconds whether anything is new, and then puts the new page's live sections in place of the old ones.
+// Asks whether anything is new, and then puts the new page's live sections in place of the old ones. The server says how soon to ask again:
+// two seconds, and longer where the page costs more or nobody works on the run.
 (() => {
   const body = document.body;
   const source = body.dataset.now;
   const words = document.getElementById("live");
   if (!source || !words) return;
   let mark = body.dataset.mark;
+  let pace = Number(body.dataset.pace) || 2000;
+  let said = words.textContent;
   let failed = 0;
 
   const places = (root, selector) => Array.from(root.querySelectorAll(selector));
@@ -37,6 +40,8 @@
     const sections = places(document, "[data-live]").map((old) => [old, page.getElementById(old.id)]);
     if (sections.some(([, fresh]) => !fresh)) location.reload();
     else sections.forEach(([old, fresh]) => renewSection(old, fresh));
+    said = page.getElementById("live").textContent;
+    pace = Number(answer.headers.get("x-next-look")) || pace;
     return page.body.dataset.mark;
   }
 
@@ -47,12 +52,12 @@
       const now = (await answer.json()).mark;
       if (now !== mark) mark = await renew();
       failed = 0;
-      words.textContent = "Live";
+      words.textContent = said;
     } catch (error) {
       failed += 1;
       words.textContent = "Not reached; trying again";
     }
-    setTimeout(look, document.hidden ? 15000 : Math.min(30000, 2000 * 2 ** Math.min(failed, 4)));
+    setTimeout(look, Math.max(document.hidden ? 15000 : 0, failed ? Math.min(30000, 2000 * 2 ** Math.min(failed, 4)) : pace));
   }
   setTimeout(look, 1000);
 })();
