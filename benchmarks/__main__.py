@@ -42,7 +42,9 @@ _PARTS = {
     "trajectory_models",
     "trajectory_recorded",
     "trajectory_runs",
+    "ui_following",
     "ui_recording",
+    "ui_server",
     "utilization_task",
 }
 

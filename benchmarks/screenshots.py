@@ -14,7 +14,7 @@ from typing import Any
 
 import gepa_lite as gl
 from benchmarks.report import Options, Report, Row
-from benchmarks.ui import Server
+from benchmarks.ui_server import Server
 from gepa_lite.errors import UsageError
 from gepa_lite.insight.stored import read_run
 

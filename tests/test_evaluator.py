@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -101,3 +101,24 @@ def test_a_missing_rollout_is_tried_once_more_and_never_handed_in() -> None:
     assert [rollout.missing for rollout in rollouts] == [True, False, False]
     assert tries == ["e0", "e1", "e2", "e0"]
     assert store.count == 2
+
+
+def test_a_second_try_leaves_what_others_wait_for_as_it_was() -> None:
+    handed: list[dict[RolloutKey, Rollout]] = []
+
+    class Watched(Evaluator):
+        def _gather(self, ref: str, jobs: Mapping[RolloutKey, Example], priority: tuple[int, ...]) -> dict[RolloutKey, Rollout]:
+            handed.append(super()._gather(ref, jobs, priority))
+            return handed[-1]
+
+    def run(example: Example, key: RolloutKey) -> Rollout:
+        return run_one(example, key) if handed else Rollout(key, None, None)
+
+    executor = ThreadExecutor(1)
+    try:
+        evaluator = Watched(lambda candidate: run, executor, HandedIn(lambda: None), lambda: None, lambda rollout, saved: None)
+        rollouts = evaluator.run(SEED, EXAMPLES[:2])[0]
+    finally:
+        executor.close()
+    assert [rollout.missing for rollout in rollouts] == [False, False]
+    assert [[rollout.missing for rollout in each.values()] for each in handed] == [[True, True], [False, False]]

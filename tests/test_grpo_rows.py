@@ -122,7 +122,7 @@ def test_bad_rows_are_refused_in_words() -> None:
     with pytest.raises(gl.UsageError, match="baseline='example'"):
         GroupBuilder("example")  # type: ignore[arg-type]
     rows = GroupBuilder().rows([Episode("a", (SampledCall("m", (1,), (2,), (0.0,)),), 1.0)])
-    with pytest.raises(gl.UsageError, match="raise calls_per_rollout"):
+    with pytest.raises(gl.UsageError, match="raise the setting 'calls'"):
         padded(rows, 0, 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from typer.testing import CliRunner
 
 import gepa_lite as gl
 from gepa_lite.cli.app import app
-from gepa_lite.core.events import Proposed
+from gepa_lite.core.budget import Spend
+from gepa_lite.core.call import Usage
+from gepa_lite.core.events import ProposalStatus, Proposed
 from gepa_lite.errors import UsageError
 from gepa_lite.insight.training_rows import training_rows
-from gepa_lite.insight.transitions import TransitionRecord
-from gepa_lite.probing.outcome import outcome_of, rounds_needed
+from gepa_lite.probing.outcome import Turns, outcome_of, rounds_needed, turns_of
 from gepa_lite.probing.variants import variants_of
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.testing import ScriptedLM
@@ -151,29 +153,35 @@ def test_what_a_probe_does_not_take(tmp_path: Path) -> None:
         probe(tmp_path / "a", settings=True)
     with pytest.raises(UsageError, match="rounds"):
         probe(tmp_path / "a", rounds=0)
+    for wrong in ("openai/gpt-5", [], 7):
+        with pytest.raises(UsageError, match="models="):
+            gl.probe(triage.program(), triage.rows(12, 1), triage.rows(20, 2), models=wrong, run=tmp_path / "a")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no test set"):
         probe(tmp_path / "a", testset=triage.rows(10, 5))
 
 
-def records(outcomes: dict[int, list[bool]], costs: list[float]) -> list[TransitionRecord]:
-    """By slot: refined or not in each round."""
-    return [
-        a_record(
-            slot=slot,
-            iteration=step,
-            label="improved" if won else "no_change",
-            delta=0.5 if won else 0.0,
-            cost=costs[slot],
-            tokens={"input": 10, "output": 10},
-            wall=1.0,
-        )
-        for slot, row in outcomes.items()
-        for step, won in enumerate(row)
-    ]
+def turns(outcomes: dict[int, list[bool | None]], costs: list[float | None], names: list[str]) -> list[Turns]:
+    """By slot: refined or not in each round, None where it was lost."""
+    made, events = [], []
+    for slot, row in outcomes.items():
+        for step, won in enumerate(row):
+            usage = Usage(1, 10, 10, costs[slot])
+            status: ProposalStatus = "void" if won is None else "accepted" if won else "rejected"
+            events.append(
+                Proposed(step, slot, 0, ("m",), ("e",), (0.0,), status, "x", "the line was cut", {}, spend=Spend(reflection=usage))
+            )
+            delta = None if won is None else 0.5 if won else 0.0
+            label = "" if won is None else "improved" if won else "no_change"
+            made.append(a_record(slot=slot, iteration=step, label=label, delta=delta, wall=1.0))
+    return turns_of(events, made, names)
+
+
+def found_in(outcomes: Mapping[int, list[Any]], costs: list[Any], names: list[str], judged: int = 6) -> gl.ProbeResult:
+    return outcome_of(turns(dict(outcomes), costs, names), "done", Path("run"), judged)
 
 
 def test_a_clear_leader_is_told() -> None:
-    found = outcome_of(records({0: [True] * 12, 1: [False] * 12}, [0.02, 0.01]), ["strong", "weak"], "done", Path("run"))
+    found = found_in({0: [True] * 12, 1: [False] * 12}, [0.02, 0.01], ["strong", "weak"])
     assert found.told
     assert found.recommended == found.leader == "strong"
     assert found.front == ("strong", "weak")
@@ -184,23 +192,85 @@ def test_a_clear_leader_is_told() -> None:
 
 def test_where_the_data_cannot_tell_it_says_so_and_takes_the_cheaper() -> None:
     outcomes = {0: [True, True, True, False, False, True], 1: [True, True, False, False, False, True], 2: [False] * 6}
-    found = outcome_of(records(outcomes, [0.09, 0.01, 0.01]), ["dear", "cheap", "poor"], "done", Path("run"))
+    found = found_in(outcomes, [0.09, 0.01, 0.01], ["dear", "cheap", "poor"])
     assert not found.told
     assert found.leader == "dear"
     assert found.recommended == "cheap"
     assert found.front == ("dear", "cheap")
     assert "The data can't tell dear from cheap: 1 rounds to 0" in str(found)
     assert "rounds to show" in str(found)
-    none = outcome_of(records({0: [False], 1: [False]}, [0.1, 0.1]), ["a", "b"], "done", Path("run"))
+    none = found_in({0: [False], 1: [False]}, [0.1, 0.1], ["a", "b"])
     assert "Nothing was refined" in str(none)
 
 
 def test_of_equal_rates_the_cheaper_one_is_recommended_and_called_so() -> None:
     equal = {0: [True, False, True], 1: [True, False, True], 2: [False] * 3}
-    found = outcome_of(records(equal, [0.09, 0.01, 0.01]), ["dear", "cheap", "poor"], "done", Path("run"))
+    found = found_in(equal, [0.09, 0.01, 0.01], ["dear", "cheap", "poor"])
     assert "Recommended, for now: cheap, the cheapest of those with the highest rate." in str(found)
-    ahead = outcome_of(records({0: [True, False, True], 1: [True, False, False]}, [0.01, 0.09]), ["a", "b"], "done", Path("run"))
+    ahead = found_in({0: [True, False, True], 1: [True, False, False]}, [0.01, 0.09], ["a", "b"])
     assert "Recommended, for now: a, the highest rate." in str(ahead)
+
+
+def test_a_local_model_beside_a_paid_one_is_compared_in_dollars() -> None:
+    found = found_in({0: [True] * 4, 1: [True] * 4}, [0.02, 0.0], ["paid", "local"])
+    assert found.unit == "USD"
+    assert found.of("local").cost_per_refinement == 0
+    assert found.recommended == "local"
+    assert found_in({0: [True], 1: [True]}, [0.0, 0.0], ["a", "b"]).unit == "tokens"
+    assert found_in({0: [True], 1: [True]}, [0.1, None], ["a", "b"]).unit == "tokens"
+
+
+def test_a_model_that_was_hardly_ever_reached_does_not_lead_and_its_losses_are_said() -> None:
+    outcomes = {0: [True] * 10 + [False] * 2, 1: [True] + [None] * 11, 2: [None] * 12}
+    found = found_in(outcomes, [0.01, 0.01, 0.01], ["steady", "flaky", "down"])
+    assert found.of("flaky").rate == 1.0 > found.of("steady").rate
+    assert found.leader == found.recommended == "steady"
+    assert not found.told
+    text = str(found)
+    assert "flaky was lost to outages in 11 of 12 rounds: its figures rest on the others (last: the line was cut)." in text
+    assert "down was lost to outages in 12 of 12 rounds: it could not be compared" in text
+    assert "from down" not in text
+    assert "the highest rate that its rounds bear out" in text
+
+
+def test_where_nothing_was_refined_nothing_is_recommended() -> None:
+    none = found_in({0: [False] * 3, 1: [False] * 3}, [0.1, 0.1], ["a", "b"])
+    assert none.recommended is None
+    assert not none.told
+    assert json.loads(json.dumps(none.to_data()))["recommended"] is None
+    assert none.of("a").low == 0
+    assert "No round was made" in str(found_in({0: [], 1: []}, [0.1, 0.1], ["a", "b"]))
+
+
+def test_a_small_training_set_is_said_to_be_one() -> None:
+    rounds = {0: [True], 1: [True]}
+    assert "Judged on 2 other training examples a round, not 6" in str(found_in(rounds, [0.1, 0.1], ["a", "b"], judged=2))
+    assert "Judged on the examples that were shown" in str(found_in(rounds, [0.1, 0.1], ["a", "b"], judged=0))
+    assert "Judged" not in str(found_in(rounds, [0.1, 0.1], ["a", "b"]))
+
+
+def test_a_reply_that_was_asked_for_once_more_is_paid_for_twice(tmp_path: Path) -> None:
+    def leaky(request: gl.Request) -> str:
+        return triage.reflect(request) if len(request.messages) > 1 else "<prompt>The prompt should be better.</prompt>"
+
+    lms = [ScriptedLM(triage.reflect, name="good"), ScriptedLM(leaky, name="leaky")]
+    found = probe(tmp_path / "a", lms, rounds=3, search=gl.Search(guard="reject"))
+    assert lms[1].calls > found.of("leaky").asked
+    spent = sum(p.spend.reflection.input_tokens + p.spend.reflection.output_tokens for p in proposals(tmp_path / "a") if p.model == "leaky")
+    assert found.of("leaky").tokens == spent > found.of("good").tokens
+
+
+def test_costs_are_known_where_messages_are_not_kept(tmp_path: Path) -> None:
+    kept = probe(tmp_path / "a", rounds=3)
+    bare = probe(tmp_path / "b", rounds=3, search=gl.Search(store_messages=False))
+    assert [each.tokens for each in bare.tried] == [each.tokens for each in kept.tried]
+    assert bare.unit == "tokens"
+    assert all(each.tokens for each in bare.tried)
+
+
+def test_a_step_in_which_the_parent_could_not_be_run_is_nobodys_round() -> None:
+    lost = Proposed(7, 0, 0, ("m",), ("e",), (None,), "void", "missing", "no answer", {})
+    assert [list(each.proposals) for each in turns_of([lost], [], ["a", "b"])] == [[], []]
 
 
 def test_rounds_needed() -> None:
@@ -241,3 +311,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "as it is" in again.stdout
     refused = CliRunner().invoke(app, [*words[:-4], "--vary", "minibatch"])
     assert refused.exit_code == 2
+    for wrong in (["--settings"], ["--vary", "minibatch=3"]):
+        refused = CliRunner().invoke(app, [*words, *wrong])
+        assert refused.exit_code == 2
+        assert "--vary" in refused.output

@@ -74,7 +74,7 @@ def probe(  # noqa: PLR0913 - a command has as many parameters as options
         "price": price,
         "workers": workers,
     }
-    axes = dict(map(_axis, vary or []))
+    axes = _axes(vary or [], settings)
     with only_the_answer(as_json):
         _, prepared = prepare_run(read_options(config, options), config)
         found = run_probe(prepared, axes or (True if settings else None), rounds, run)
@@ -82,6 +82,21 @@ def probe(  # noqa: PLR0913 - a command has as many parameters as options
         answer_json(found.to_data())
     else:
         answer(str(found))
+
+
+def _axes(vary: list[str], settings: bool) -> dict[str, list[Any] | dict[str, str]]:
+    from gepa_lite.errors import UsageError
+
+    if vary and settings:
+        raise UsageError(
+            "--settings and --vary: one of them is needed; --settings compares the usual values of all axes, --vary those given."
+        )
+    axes: dict[str, list[Any] | dict[str, str]] = {}
+    for name, values in map(_axis, vary):
+        if name in axes:
+            raise UsageError(f"--vary {name}: it is given twice; write all its values in one, e.g. --vary minibatch=3,6.")
+        axes[name] = values
+    return axes
 
 
 def _axis(text: str) -> tuple[str, list[Any] | dict[str, str]]:

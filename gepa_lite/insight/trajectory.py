@@ -143,7 +143,7 @@ def share_interval(count: int, total: int) -> tuple[float, float]:
     z, share = 1.959964, count / total
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return max(0.0, centre - half) if count else 0.0, min(1.0, centre + half) if count < total else 1.0
 
 
 def classical_mds(distances: NDArray[np.float64]) -> NDArray[np.float64]:

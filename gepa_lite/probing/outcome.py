@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from gepa_lite.core.call import Usage
+from gepa_lite.core.events import Proposed
 from gepa_lite.insight.distance import cosine_distances, hashed_ngrams
 from gepa_lite.insight.trajectory import share_interval
 from gepa_lite.insight.transitions import TransitionRecord
@@ -35,10 +37,11 @@ class Tried:
         gain: mean score gained an example over all rounds asked; nothing where there was no child.
         distance: mean distance of parent's and child's text; NaN where there is none.
         lost: rounds lost to outages.
-        tokens: of its reflections.
-        usd: of its reflections; None where a price is unknown.
-        seconds: of its reflections, mean.
-        cost: a round, in dollars where all prices are known and above zero, else in tokens.
+        why_lost: what was said of the last of them; "" for none.
+        tokens: of its reflections, with those that it was asked for once more.
+        usd: of its reflections, likewise; None where a price is unknown.
+        seconds: of its reflections, mean; NaN where the run keeps no messages.
+        cost: a round, in dollars where all prices are known and one is above zero, else in tokens.
         cost_per_refinement: likewise; None without a refinement.
         rounds: refined or not, by step.
     """
@@ -54,6 +57,7 @@ class Tried:
     gain: float
     distance: float
     lost: int
+    why_lost: str
     tokens: int
     usd: float | None
     seconds: float
@@ -89,11 +93,12 @@ class ProbeResult:
         tried: the variants, in the order given.
         unit: of costs: ``"USD"`` or ``"tokens"``.
         front: names of variants that no other beats in cost and rate at once.
-        leader: the one with the highest rate; of equal ones the cheapest.
+        leader: the one whose rate's interval begins highest, which is the highest rate where none lost a round; of equal ones the cheapest.
         against: the leader beside each other one.
-        recommended: the leader, or of those that the data can't tell from it the one with the cheapest refinement.
+        recommended: the leader, or of those that the data can't tell from it, and that were asked in at least half as many rounds, the one with the cheapest refinement; None where nothing was refined.
         told: whether the leader is shown to refine more than every other one.
         rounds: that were made.
+        judged: training examples that a round's children were judged on, and no reflection was shown; 0 where the training set had no such others, so that they were judged on what was shown.
         stopped: why it ended.
         run: its folder.
     """
@@ -103,9 +108,10 @@ class ProbeResult:
     front: tuple[str, ...]
     leader: str
     against: Sequence[Against]
-    recommended: str
+    recommended: str | None
     told: bool
     rounds: int
+    judged: int
     stopped: str
     run: Path
 
@@ -124,67 +130,112 @@ class ProbeResult:
         return probe_table(self)
 
 
-def outcome_of(records: Sequence[TransitionRecord], names: Sequence[str], stopped: str, run: Path) -> ProbeResult:
-    """What the records of a probe show.
+@dataclass(frozen=True)
+class Turns:
+    """One variant's turns in the rounds that all had.
+
+    Attributes:
+        name: of the variant.
+        proposals: by step.
+        records: of each step, one a module; they share their scores.
+    """
+
+    name: str
+    proposals: Mapping[int, Proposed]
+    records: Mapping[int, Sequence[TransitionRecord]]
+
+    @property
+    def asked(self) -> list[int]:
+        """Steps that were not lost to an outage."""
+        return [step for step, proposal in self.proposals.items() if proposal.status != "void"]
+
+    @property
+    def bills(self) -> list[Usage]:
+        """What the reflections of these steps took, with those that were asked for once more: a record knows the last alone."""
+        return [self.proposals[step].spend.reflection for step in self.asked]
+
+
+def turns_of(proposals: Sequence[Proposed], records: Sequence[TransitionRecord], names: Sequence[str]) -> list[Turns]:
+    """The turns of each variant. A step in which the parent could not be run is nobody's round."""
+    by_step: dict[int, dict[int, Proposed]] = {}
+    for proposal in proposals:
+        by_step.setdefault(proposal.step, {})[proposal.slot] = proposal
+    whole = {step: row for step, row in by_step.items() if len(row) == len(names)}
+    found = []
+    for slot, name in enumerate(names):
+        mine: dict[int, list[TransitionRecord]] = {step: [] for step in whole}
+        for record in records:
+            if record.slot == slot and record.iteration in whole:
+                mine[record.iteration].append(record)
+        found.append(Turns(name, {step: row[slot] for step, row in whole.items()}, mine))
+    return found
+
+
+def outcome_of(turns: Sequence[Turns], stopped: str, run: Path, judged: int) -> ProbeResult:
+    """What the turns of a probe show.
 
     Args:
-        records: of its run.
-        names: of the variants, by slot.
+        turns: of each variant.
         stopped: why it ended.
         run: its folder.
+        judged: see ``ProbeResult``.
     """
-    groups: list[dict[int, list[TransitionRecord]]] = [{} for _ in names]
-    for record in records:
-        groups[record.slot].setdefault(record.iteration, []).append(record)
-    priced = bool(records) and all(r.cost is not None and r.cost > 0 for r in records if r.tokens)
-    tried = [_tried(name, rounds, priced) for name, rounds in zip(names, groups, strict=True)]
-    leader = max(tried, key=lambda each: (each.rate, -each.cost))
+    prices = [bill.usd for each in turns for bill in each.bills if bill.calls]
+    priced = None not in prices and any(prices)
+    tried = [_tried(each, priced) for each in turns]
+    leader = max(tried, key=lambda each: (each.low, -each.cost))
     against = [_against(leader, each) for each in tried if each is not leader]
     alike = [leader, *(each for each, row in zip([t for t in tried if t is not leader], against, strict=True) if row.p >= LEVEL)]
-    paying = [each for each in alike if each.cost_per_refinement is not None]
-    recommended = min(paying, key=lambda each: each.cost_per_refinement or 0.0) if paying else leader
+    # a refinement in the one round that came through is no ground to recommend anybody
+    paying = [each for each in alike if each.cost_per_refinement is not None and 2 * each.asked >= leader.asked]
+    recommended = min(paying, key=lambda each: each.cost_per_refinement or 0.0).name if paying else None
     return ProbeResult(
         tried=tried,
         unit="USD" if priced else "tokens",
         front=tuple(each.name for each in tried if not any(_beats(other, each) for other in tried)),
         leader=leader.name,
         against=against,
-        recommended=recommended.name,
-        told=len(alike) == 1,
-        rounds=len({step for rounds in groups for step, row in rounds.items() if any(r.status != "infra" for r in row)}),
+        recommended=recommended,
+        told=len(alike) == 1 and bool(leader.refined),
+        rounds=len({step for each in turns for step in each.asked}),
+        judged=judged,
         stopped=stopped,
         run=run,
     )
 
 
-def _tried(name: str, rounds: Mapping[int, Sequence[TransitionRecord]], priced: bool) -> Tried:
-    """One variant; a round has one record a module, which share their scores."""
-    asked = {step: row for step, row in rounds.items() if all(record.status != "infra" for record in row)}
-    refined = {step: row[0].label == "improved" for step, row in asked.items()}
-    records = [record for row in asked.values() for record in row]
+def _tried(turns: Turns, priced: bool) -> Tried:
+    asked, bills = turns.asked, turns.bills
+    # one record a module, which share their scores
+    rows = {step: turns.records[step] for step in asked}
+    refined = {step: bool(row) and row[0].label == "improved" for step, row in rows.items()}
+    deltas = [row[0].delta if row else None for row in rows.values()]
+    records = [record for row in rows.values() for record in row]
     unusable: dict[str, int] = {}
     for record in records:
         if not record.child_text:
             unusable[record.code] = unusable.get(record.code, 0) + 1
-    low, high = share_interval(sum(refined.values()), len(asked))
-    tokens = sum(record.tokens.get("input", 0) + record.tokens.get("output", 0) for record in records)
-    usd = None if any(record.cost is None for record in records if record.tokens) else sum(record.cost or 0.0 for record in records)
-    spent, wins = (usd or 0.0) if priced else float(tokens), sum(refined.values())
+    wins, lost = sum(refined.values()), [proposal.reason for proposal in turns.proposals.values() if proposal.status == "void"]
+    low, high = share_interval(wins, len(asked))
+    tokens = sum(bill.input_tokens + bill.output_tokens for bill in bills)
+    usd = None if any(bill.usd is None for bill in bills) else math.fsum(bill.usd or 0.0 for bill in bills)
+    spent, timed = (usd or 0.0) if priced else float(tokens), [record.wall for record in records if record.messages]
     return Tried(
-        name=name,
+        name=turns.name,
         asked=len(asked),
         refined=wins,
         rate=wins / len(asked) if asked else 0.0,
         low=low,
         high=high,
-        valid=sum(row[0].delta is not None for row in asked.values()),
+        valid=sum(delta is not None for delta in deltas),
         unusable=unusable,
-        gain=fmean(row[0].delta or 0.0 for row in asked.values()) if asked else 0.0,
+        gain=fmean(delta or 0.0 for delta in deltas) if asked else 0.0,
         distance=_distance(records),
-        lost=len(rounds) - len(asked),
+        lost=len(lost),
+        why_lost=lost[-1] if lost else "",
         tokens=tokens,
         usd=usd,
-        seconds=fmean(record.wall for record in records) if records else 0.0,
+        seconds=fmean(timed) if timed else math.nan,
         cost=spent / len(asked) if asked else math.inf,
         cost_per_refinement=spent / wins if wins else None,
         rounds=refined,

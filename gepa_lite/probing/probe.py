@@ -11,17 +11,19 @@ from typing import Any, Literal
 from gepa_lite.api import Prepared, ReflectionSpec, execute, prepare
 from gepa_lite.budgeting import check_budget
 from gepa_lite.core.budget import Budget
+from gepa_lite.core.events import Proposed
 from gepa_lite.errors import UsageError
 from gepa_lite.insight.progress import Progress
 from gepa_lite.insight.transitions import transitions
 from gepa_lite.lm.resolve import LMSpec
-from gepa_lite.probing.outcome import ProbeResult, outcome_of
+from gepa_lite.probing.outcome import ProbeResult, outcome_of, turns_of
 from gepa_lite.probing.rounds import JUDGED, Rounds
 from gepa_lite.probing.variants import SETTINGS, Tempered, Variant, variants_of
 from gepa_lite.rollouts.judge import FeedbackFunction
 from gepa_lite.search.search import Search
 from gepa_lite.session import Observer
 from gepa_lite.store.folders import run_folder
+from gepa_lite.store.run_store import RunStore
 
 ROUNDS = 12
 """Rounds by default: enough to see that one of two refines nearly always and the other hardly ever, not enough for less."""
@@ -46,7 +48,7 @@ def probe(
     """Try several reflection models, or several settings of the loop, on the same parents and minibatches, before a run is paid for.
 
     In each round every one of them rewrites the same module of the same parent after the same minibatch, and its child is judged on six other training examples, which no reflection was shown. The best child of a round joins the pool, so that later
-    parents are such as a search would have. It is a run like any other: budget, ledger, cache, record and resume.
+    parents are such as a search would have. It is a run like any other: budget, ledger, cache, record and resume. With fewer training examples than the largest minibatch and six, it is judged on as many others as there are, and the result says so.
 
     Args:
         program: as in ``gl.optimize``.
@@ -86,9 +88,18 @@ def probe(
         ('good', 1, 0, False)
     """
     given: dict[str, Any] = {"feedback": feedback, "budget": budget, "search": dataclasses.replace(search or Search(), fan=1)}
-    reflectors: ReflectionSpec | None = None if models is None else dict.fromkeys(models, 1.0)
+    reflectors = None if models is None else _named(models)
     prepared = prepare(program, trainset, valset, reflection_lm=reflectors, **given, **options)
     return run_probe(prepared, settings, rounds, run)
+
+
+def _named(models: Sequence[LMSpec]) -> ReflectionSpec:
+    if isinstance(models, str) or not isinstance(models, Sequence) or not models:
+        raise UsageError(f"models={models!r}: a list of reflection models is needed, e.g. models=['openai/gpt-5', 'openai/gpt-4.1-mini'].")
+    try:
+        return dict.fromkeys(models, 1.0)
+    except TypeError as error:
+        raise UsageError(f"models={models!r}: names or objects that can be keys of a mapping are needed ({error}).") from error
 
 
 def run_probe(
@@ -108,7 +119,11 @@ def run_probe(
     folder = run_folder(run, f"{spec.program.name}-probe")
     observers: list[Observer] = [] if os.environ.get("GEPA_LITE_PROGRESS", "1") == "0" else [Progress(spec.search.objective)]
     result = execute(dataclasses.replace(prepared, spec=spec, notices=()), folder, observers, {"optimizer": "probe"})
-    return outcome_of(transitions(folder), [variant.name for variant in variants], result.stopped, folder)
+    with RunStore.read(folder) as store:
+        proposals = [event for event in store.events() if isinstance(event, Proposed)]
+    others = len(spec.train) - min(spec.search.least_minibatch, len(spec.train))
+    turns = turns_of(proposals, transitions(folder), [variant.name for variant in variants])
+    return outcome_of(turns, result.stopped, folder, min(JUDGED, others))
 
 
 def _spec(prepared: Prepared, variants: Sequence[Variant], rounds: int) -> Any:

@@ -74,7 +74,8 @@ class Rounds:
         return trail.state
 
     def _stop(self, state: RunState, course: Course, plan: StepPlan) -> Stopped | None:
-        taken = sum(proposal.slot == 0 and proposal.status != "skipped" for proposal in state.proposals)
+        # the last one's turn: a step in which the parent could not be run has none, and is no round
+        taken = sum(proposal.slot == len(self.variants) - 1 for proposal in state.proposals)
         if taken >= self.rounds:
             return Stopped("rule", f"{taken} rounds were made")
         if state.next_step >= _PATIENCE * self.rounds:

@@ -70,7 +70,8 @@ class Evaluator:
         rollouts = self._gather(ref, jobs, priority)
         again = {key: example for key, example in jobs.items() if rollouts[key].missing}
         if again:
-            rollouts |= self._gather(ref, again, priority)
+            # a dictionary of its own: others that wait for these rollouts read the first one
+            rollouts = {**rollouts, **self._gather(ref, again, priority)}
         return [[rollouts[key] for key in row] for row in rows]
 
     def _gather(self, ref: str, jobs: Mapping[RolloutKey, Example], priority: tuple[int, ...]) -> dict[RolloutKey, Rollout]:

@@ -170,7 +170,7 @@ def padded(rows: Sequence[Row], count: int, pad_id: int) -> list[Row]:
         UsageError: there are more rows than that.
     """
     if len(rows) > count:
-        raise UsageError(f"{len(rows)} rows do not fit in {count}: raise calls_per_rollout.")
+        raise UsageError(f"{len(rows)} rows do not fit in {count}: raise the setting 'calls'.")
     padding = Row((pad_id,), (pad_id,), (0.0,), 0.0, False, -1, -1)
     return [*rows, *[padding] * (count - len(rows))]
 
