@@ -158,6 +158,15 @@ def test_markdown_says_the_verdict_the_figures_and_the_change(run: Path) -> None
     assert len({line.count("|") for line in table}) == 1
 
 
+@pytest.mark.parametrize(("p", "shown"), [(0.00004, "<.0001"), (0.00005, "0.0001"), (0.25, "0.2500")])
+def test_a_p_value_is_never_zero_in_any_form(run: Path, monkeypatch: pytest.MonkeyPatch, p: float, shown: str) -> None:
+    row = {"name": "test", "before": 0.1, "after": 0.2, "gain": 0.1, "low": 0.0, "high": 0.2, "won": 1, "lost": 0, "n": 9, "p": p}
+    monkeypatch.setattr("gepa_lite.report.markdown.comparisons", lambda result: [row])
+    monkeypatch.setattr("gepa_lite.report.html.comparisons", lambda result: [row])
+    assert f"| {shown} |" in gl.report_markdown(run)
+    assert f'<td class="number">{html.escape(shown)}</td></tr>' in gl.report_html(run)
+
+
 def test_a_run_of_a_thousand_candidates_fits_in_three_megabytes(tmp_path: Path) -> None:
     write_large_run(tmp_path / "r", Size(1_000, 40_000), seed=0)
     text = gl.report_html(tmp_path / "r")
@@ -273,6 +282,7 @@ def test_the_commands_write_files(run: Path, tmp_path: Path) -> None:
     page, image, text = tmp_path / "page.html", tmp_path / "image.png", tmp_path / "text.md"
     assert runner.invoke(app, ["report", str(run), "-o", str(page)]).exit_code == 0
     assert runner.invoke(app, ["report", str(run), "--format", "md", "-o", str(text)]).exit_code == 0
+    assert runner.invoke(app, ["report", str(run), "-o", "-"]).stdout.startswith("<!doctype html>")
     assert runner.invoke(app, ["plot", str(run), "-o", str(image), "--over", "seconds"]).exit_code == 0
     Page(page.read_text(encoding="utf-8")).check()
     assert image.read_bytes().startswith(b"\x89PNG")

@@ -15,7 +15,9 @@ def report(
     run: _Run,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Where to write it; without it Markdown is printed, HTML goes to RUN.html."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Where to write it, - to print it; without it Markdown is printed, HTML goes to RUN.html."
+        ),
     ] = None,
     form: Annotated[str, typer.Option("--format", metavar="html|md", help="One HTML file, or Markdown for a pull request.")] = "html",
     embedding: Annotated[str, typer.Option(metavar="NAME", help=_EMBEDDING)] = "ngrams",
@@ -34,15 +36,12 @@ def report(
     if form not in ("html", "md"):
         raise UsageError(f"--format {form}: html or md is needed.")
     folder = find_run(run)
-    if form == "md":
-        text = report_markdown(folder)
-        if out is None:
-            answer(text)
-            return
+    text = report_markdown(folder) if form == "md" else report_html(folder, embedding=embedding)
+    out = out or Path("-" if form == "md" else f"{folder.name}.html")
+    if out == Path("-"):
+        answer(text)
     else:
-        text = report_html(folder, embedding=embedding)
-        out = out or Path(f"{folder.name}.html")
-    say(f"Written: {write_text(out, text)}")
+        say(f"Written: {write_text(out, text)}")
 
 
 def plot(

@@ -14,6 +14,7 @@ from gepa_lite.report.html import comparisons
 from gepa_lite.report.pages import Look
 from gepa_lite.report.safe_text import cut
 from gepa_lite.ship.findings import findings_text
+from gepa_lite.ship.report_text import p_text
 from gepa_lite.ship.starts import StartScore
 from gepa_lite.ship.verdict_text import verdict_text
 from gepa_lite.ship.words import word_diff
@@ -68,7 +69,7 @@ def _table(result: Result[Any]) -> str:
             row["won"],
             row["lost"],
             row["n"],
-            f"{row['p']:.4f}",
+            p_text(row["p"]),
         ]
         rows.append(f"| {_plain(row['name'])} | {' | '.join(map(str, cells))} |")
     return "\n".join(rows)

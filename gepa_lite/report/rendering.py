@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gepa_lite.report.safe_text import cut, shown
+from gepa_lite.ship.report_text import p_text
 
 
 @cache
@@ -22,7 +23,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         extensions=["jinja2.ext.do"],
     )
-    engine.filters |= {"cut": cut, "shown": shown}
+    engine.filters |= {"cut": cut, "shown": shown, "p_text": p_text}
     return engine
 
 

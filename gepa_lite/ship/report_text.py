@@ -50,10 +50,10 @@ def _score_row(name: str, row: Comparison, result: Result[Any]) -> str:
     interval = f"[{low:+.3f}, {high:+.3f}]"
     missing = f" ({row.missing} missing)" if row.missing else ""
     before, after = objective.score(row.before), objective.score(row.after)
-    return f"{name:<12}{before:>9.3f}{after:>9.3f}{sign * row.gain:>+9.3f}   {interval:<20}{row.won:>5}{row.lost:>6}{row.n:>6}{_p(row.p):>8}{_p(row.sign_p):>11}{missing}"
+    return f"{name:<12}{before:>9.3f}{after:>9.3f}{sign * row.gain:>+9.3f}   {interval:<20}{row.won:>5}{row.lost:>6}{row.n:>6}{p_text(row.p):>8}{p_text(row.sign_p):>11}{missing}"
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
     """A p-value is never zero."""
     return f"{value:.4f}" if value >= 0.00005 else "<.0001"
 
