@@ -7,6 +7,7 @@ import itertools
 import os
 import queue
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from gepa_lite.baselines.grpo.backend import Course, RLBackend, Update
 from gepa_lite.baselines.grpo.rows import Episode, Row, SampledCall
 from gepa_lite.baselines.grpo.settings import Training
+from gepa_lite.baselines.grpo.signal import FLAT_IN_A_ROW, Signal, signal_of, stall_words
 from gepa_lite.baselines.grpo.trl_backend import TRLBackend
 from gepa_lite.errors import ContextWindowError, UsageError
 from gepa_lite.lm.policy import Engine, PolicyLM, Sample, engine_of, logprobs_of, need, open_policy
@@ -50,6 +52,7 @@ class Learner:
         self._given: queue.SimpleQueue[list[Row] | None] = queue.SimpleQueue()
         self._made: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._flat: list[Signal] = []
 
     @property
     def running(self) -> bool:
@@ -73,7 +76,7 @@ class Learner:
         self._thread.start()
 
     def step(self, groups: Sequence[Sequence[Entry]]) -> None:
-        """Make one update.
+        """Make one update. A warning says so where several in a row had nothing to go on.
 
         Args:
             groups: ``examples`` of them, each of ``group`` replies to one question; rewards are compared within each.
@@ -89,11 +92,19 @@ class Learner:
             )
         self.engine.model.eval()
         episodes = [self._episode(str(place), entry) for place, group in enumerate(groups) for entry in group]
-        self._given.put(self.training.builder.rows(episodes))
+        rows = self.training.builder.rows(episodes)
+        self._see(signal_of(episodes, rows))
+        self._given.put(rows)
         self._wait()
         self.steps += 1
         with self._lock:
             self._kept.clear()
+
+    def _see(self, signal: Signal) -> None:
+        self._flat = [*self._flat, signal] if signal.still else []
+        if len(self._flat) == FLAT_IN_A_ROW:
+            words = stall_words(self._flat, None, self.training.group, self.training.temperature)
+            warnings.warn(words, RuntimeWarning, stacklevel=3)
 
     def end(self) -> None:
         """End the trainer and write the adapter to the folder."""

@@ -134,6 +134,10 @@ def _skipped(trail: Trail, measures: Measures, facts: RolloutFacts) -> Iterator[
     if total >= _LEAST and count >= max(3, 0.4 * total):
         text = "the training examples teach little: add harder ones, take a larger Search(minibatch=), or Search(sampling='hard')"
         yield Advice("perfect", f"{count} of {total} minibatches had nothing to learn from, all perfect", text)
+    still = measures.reasons.get("skipped: unmoved", 0)
+    if still >= max(1, 0.4 * total):
+        text = "rollouts of one example must score differently now and then: a larger group, a higher temperature, an easier prompt that states the form of the answer, or feedback that gives part marks"
+        yield Advice("unmoved", f"{still} of {total} stretches of training changed no weight", text)
 
 
 def _refinement(trail: Trail, measures: Measures, facts: RolloutFacts) -> Iterator[Advice]:

@@ -104,6 +104,10 @@ class Ports(Protocol):
         """Make events durable, all or none, and tell who listens. ``state`` is the state after them."""
         ...
 
+    def notice(self, text: str) -> None:
+        """Tell who listens something a person should know. It is no event, and decides nothing."""
+        ...
+
     def surroundings(self) -> Surroundings:
         """What stop rules may know of the world now."""
         ...

@@ -55,6 +55,7 @@ def _idle_words(state: RunState) -> str:
         "tried": "texts that were tried on the same examples before",
         "known": "texts of the pool",
         "no_lessons": "minibatches without a module",
+        "unmoved": "trainings that changed no weight",
     }
     named = [f"{codes.pop(code)} {name}" for code, name in words.items() if codes[code]]
     rest = sum(codes.values())

@@ -13,7 +13,7 @@ from gepa_lite.core.rollout import Failure, Rollout
 WITHHELD = "(not kept: this run stores no messages and no inputs)"
 """Stands where words were left out, so that a person who reads the run knows why."""
 
-_OWN_WORDS = frozenset({"improved", "not_better", "tried", "perfect", "known", "no_lessons", "candidate", "not_validated"})
+_OWN_WORDS = frozenset({"improved", "not_better", "tried", "perfect", "known", "no_lessons", "candidate", "not_validated", "unmoved"})
 """Codes of proposals whose reason is words and numbers of our own; other reasons may quote a reply or an endpoint."""
 _OWN_STOPS = frozenset({"budget", "perfect", "nothing_to_learn", "asked", "rule", "no_modules"})
 

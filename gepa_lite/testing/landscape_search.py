@@ -181,6 +181,9 @@ class LandscapePorts:
             self._best = state.best.index
             self.curve.append((state.spend.rollouts, self._land.held_out(state.best.candidate.texts)))
 
+    def notice(self, text: str) -> None:
+        """See ``Ports.notice``: nobody listens."""
+
     def surroundings(self) -> Surroundings:
         """See ``Ports.surroundings``: time does not pass here, so a budget of seconds bounds nothing."""
         return Surroundings()

@@ -13,6 +13,7 @@ from gepa_lite.baselines.grpo.backend import RLBackend, Update
 from gepa_lite.baselines.grpo.rows import Row, trained_tokens
 from gepa_lite.baselines.grpo.samples import SampleBook, drawn
 from gepa_lite.baselines.grpo.settings import Training
+from gepa_lite.baselines.grpo.signal import FLAT_IN_A_ROW, Signal, signal_of, stall_words, unreadable_words, worst_alone
 from gepa_lite.baselines.grpo.trainable import SAMPLED, WEIGHTS, Trainable
 from gepa_lite.core.budget import Spend
 from gepa_lite.core.call import Usage
@@ -27,6 +28,9 @@ from gepa_lite.search.stop import no_room, why_stop
 from gepa_lite.search.trail import Trail
 from gepa_lite.search.trial import spend_of
 from gepa_lite.search.validate import validate
+
+FIGURES = ("updates", "rows", "masked", "dropped", "groups", "flat_groups", "flat_updates")
+"""What the record of a step says of its updates. ``flat``: without a gradient."""
 
 
 class _NoRoom(Exception):  # an internal signal
@@ -73,7 +77,10 @@ class Phase:
         """Index of the run's step that comes next."""
         self._pending = Spend()
         self._ids: list[str] = []
-        self._figures = {"updates": 0, "rows": 0, "masked": 0, "dropped": 0}
+        self._figures = dict.fromkeys(FIGURES, 0)
+        self._flat: list[Signal] = []
+        self._told = False
+        self._unmoved = ""
         self._tokens = self._contexts = 0
         self._losses: list[float] = []
 
@@ -85,6 +92,7 @@ class Phase:
         if done.exists():
             self.step = int(json.loads(done.read_text())["step"])
             return self.trail
+        self._warn()
         self._book.load()
         self._prepare()
         training = TrainingCourse(
@@ -102,12 +110,29 @@ class Phase:
             done.write_text(json.dumps({"step": self.step}) + "\n")
         return self.trail
 
+    def _warn(self) -> None:
+        """Say so, before the first update, where no validation rollout of the parent gave an answer. Its rollouts are on disk and cost nothing."""
+        state, search, parent = self.trail.state, self._course.search, self._parent
+        assert state.started is not None
+        row = state.table.array[parent.index]
+        scored = [example for example, value in zip(state.started.validation_ids, row, strict=True) if not math.isnan(value)]
+        if state.next_step > self._first or not worst_alone((value for value in row if not math.isnan(value)), search.objective):
+            return
+        found = self._course.ports.evaluate(parent.candidate, scored, samples=range(search.repeats), priority=(0, self._first))
+        name = f"candidate #{parent.index}" if parent.index else "the seed"
+        rollouts = [rollout for sample in found for rollout in sample]
+        words = unreadable_words(name, rollouts, self._settings.group, self._settings.temperature)
+        if words is not None:
+            self._course.ports.notice(words)
+
     def _prepare(self) -> None:
         """The adapter to train: the parent's own, or a new one that changes nothing yet."""
         engine, adapter = self._program.engine, self._parent.candidate.texts[WEIGHTS]
         engine.shape(self._settings.lora, self._course.search.seed)
         if adapter != BASE:
             engine.use(adapter, self._adapters / adapter)
+        # a new adapter has a name of its own and does what the base does
+        self._unmoved = engine.now()
 
     def _rows(self, step: int, example_ids: Sequence[str]) -> list[Row]:
         settings, state, search = self._settings, self.trail.state, self._course.search
@@ -139,9 +164,21 @@ class Phase:
         self._figures["rows"] += len(kept)
         self._figures["masked"] += sum(not row.trained for row in kept)
         self._figures["dropped"] += len(rows) - len(kept)
+        self._see(signal_of(episodes, kept))
         self._tokens = trained_tokens(kept)
         self._contexts = sum(len(row.prompt_ids) for row in kept if row.trained)
         return kept
+
+    def _see(self, signal: Signal) -> None:
+        """Count what an update has to go on, and tell once where many in a row have nothing."""
+        self._figures["groups"] += signal.groups
+        self._figures["flat_groups"] += signal.flat
+        self._figures["flat_updates"] += signal.still
+        self._flat = [*self._flat, signal] if signal.still else []
+        if len(self._flat) >= FLAT_IN_A_ROW and not self._told:
+            self._told = True
+            settings, objective = self._settings, self._course.search.objective
+            self._course.ports.notice(stall_words(self._flat, objective, settings.group, settings.temperature))
 
     def _ended(self, update: Update) -> bool:
         self._figures["updates"] += 1
@@ -183,8 +220,11 @@ class Phase:
         state, search, ports = self.trail.state, self._course.search, self._course.ports
         texts = {WEIGHTS: adapter}
         child = self._parent.candidate.replace(texts)
-        known = child.id in state.seen
+        known = child.id in state.seen or adapter == self._unmoved
         losses = ", ".join(f"{loss:.4g}" for loss in (self._losses[0], self._losses[-1]))
+        made, flat = self._figures["updates"], self._figures["flat_updates"]
+        moved = f"{made} updates{f', {flat} without a gradient' if flat else ''}, loss first and last {losses}"
+        unmoved = f"the weights did not change{f': {flat} of {made} times no gradient, scores all equal or missing' if flat else ''}"
         proposed = Proposed(
             step=self.step,
             slot=0,
@@ -192,9 +232,9 @@ class Phase:
             modules=(WEIGHTS,),
             example_ids=tuple(self._ids),
             before=(),
-            status="rejected" if known else "accepted",
-            code="known" if known else "candidate",
-            reason="the weights did not change" if known else f"{self._figures['updates']} updates, loss first and last {losses}",
+            status="skipped" if known else "accepted",
+            code="unmoved" if known else "candidate",
+            reason=unmoved if known else moved,
             texts={} if known else texts,
             proposer="grpo",
             shown=dict(self._figures),
