@@ -17,6 +17,7 @@ from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.events import BudgetChanged, Event
 from gepa_lite.core.example import Example
 from gepa_lite.core.feedback import Objective
+from gepa_lite.core.money import dollars
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.engine import Engine
 from gepa_lite.errors import BudgetSpentError, RunError
@@ -327,7 +328,7 @@ def overshoot(budget: Budget, paid: Usage) -> str | None:
     if budget.tokens is not None and paid.tokens > budget.tokens:
         parts.append(f"{paid.tokens - budget.tokens:,} of {budget.tokens:,} tokens")
     if budget.usd is not None and paid.usd is not None and paid.usd > budget.usd + 1e-9:
-        parts.append(f"{paid.usd - budget.usd:.4f} of {budget.usd:.2f} USD")
+        parts.append(f"{dollars(paid.usd - budget.usd, 4)} of {dollars(budget.usd)} USD")
     if not parts:
         return None
     return f"The budget was passed by {' and by '.join(parts)}: calls in flight took more than the token limit that was sent with them."

@@ -162,6 +162,14 @@ def test_running_out_keeps_every_paid_rollout_and_returns_the_best_so_far() -> N
     assert again.state.best.mean >= outcome.state.best.mean
 
 
+def test_a_bound_below_a_cent_is_not_said_to_be_nothing() -> None:
+    assert gl.Budget(usd=0.001, rollouts=2_000).describe() == "2,000 rollouts, 0.0010 USD"
+    request = gl.Request(({"role": "user", "content": "Repeat the word."},), gl.Params(max_tokens=4))
+    way = ModelClient(MemoryStore(), Meter(gl.Budget(usd=0.00034), Usage()), Breaker(), lambda: None)
+    with pytest.raises(BudgetSpentError, match=r"0\.00034 of 0\.00034 USD are left; the next call may take \d\.\d"):
+        way.call(ScriptedLM("one", name="task", usd_per_token=0.0002), request, role="task", sample=0, address=())
+
+
 def test_a_deadline_ends_the_search_in_time_for_the_test_set() -> None:
     """Time is cut call by call, so a step in flight does not pass it; what the test set needs is kept free by the pace so far."""
     store = MemoryStore()

@@ -13,16 +13,17 @@ from gepa_lite.core.events import BudgetChanged, MilestoneScored, Shortened, Sto
 from gepa_lite.core.events import Tested as Scored
 from gepa_lite.insight.stored import read_run
 from gepa_lite.store.run_store import RunStore
+from gepa_lite.ui.library import Library
 from tests.triage import program, reflector, rows
 
 
-def go(folder: Path, **sets: Any) -> list[Any]:
+def go(folder: Path, prefer: Any = "score", **sets: Any) -> list[Any]:
     prepared = api.prepare(
         program(),
         rows(24, 1),
         rows(16, 2),
         reflection_lm=reflector(),
-        search=gl.Search(shorten=60, milestones=3),
+        search=gl.Search(shorten=60, milestones=3, prefer=prefer),
         budget=gl.Budget(rollouts=300),
         **sets,
     )
@@ -34,15 +35,26 @@ def go(folder: Path, **sets: Any) -> list[Any]:
 def cut_off(folder: Path, events: list[Any]) -> Any:
     with RunStore.create(folder) as store:
         store.commit(events)
-    return read_run(folder)
+    run, library = read_run(folder), Library(folder.parent)
+    with library.closing():
+        assert library.status(library.shelf(folder.name))[0] == run.status, "the live list says the same"
+    return run
 
 
 @pytest.mark.parametrize(
-    "sets", [{"testset": rows(10, 3), "curveset": rows(6, 4)}, {"testset": rows(10, 3)}, {}], ids=("both", "test", "none")
+    "sets",
+    [
+        {"testset": rows(10, 3), "curveset": rows(6, 4)},
+        {"testset": rows(10, 3)},
+        {"curveset": rows(6, 4)},
+        {"testset": rows(10, 3), "curveset": rows(6, 4), "prefer": "short"},
+        {},
+    ],
+    ids=("both", "test", "curve", "short", "none"),
 )
 def test_only_the_whole_log_is_finished(tmp_path: Path, sets: dict[str, Any]) -> None:
     events = go(tmp_path / "run", **sets)
-    assert read_run(tmp_path / "run").finished
+    assert cut_off(tmp_path / "whole", events).finished
     stop = next(place for place, event in enumerate(events) if isinstance(event, Stopped))
     assert any(isinstance(event, Shortened) for event in events[stop:])
     words = []
@@ -51,7 +63,7 @@ def test_only_the_whole_log_is_finished(tmp_path: Path, sets: dict[str, Any]) ->
         assert not run.finished, f"{type(events[length]).__name__} is left"
         words.append(run.result().stopped)
     assert words[:2] == ["interrupted", "interrupted within the shortening pass"]
-    if sets:
+    if "testset" in sets:
         place = next(index for index, event in enumerate(events) if isinstance(event, Scored)) - stop
         assert words[place] == "interrupted within the test set"
     if "curveset" in sets:

@@ -93,6 +93,8 @@ def _capped(prepared: Prepared) -> Prepared:
 
 def _plan(prepared: Prepared, lm: str, reflection_lm: str | None) -> str:
     """What is about to happen, in lines."""
+    from gepa_lite.core.money import dollars
+
     spec = prepared.spec
     budget = spec.budget
     rewrites = f"{reflection_lm} rewrites them" if reflection_lm else "rewrites them too"
@@ -103,7 +105,7 @@ def _plan(prepared: Prepared, lm: str, reflection_lm: str | None) -> str:
         f"Budget:   {budget.describe()}.",
     ]
     if budget.usd is not None:
-        lines.append(f"Cost:     at most {budget.usd:.2f} USD: the run stops before a call that might pass it.")
+        lines.append(f"Cost:     at most {dollars(budget.usd)} USD: the run stops before a call that might pass it.")
     elif not all(spec.describe(lm).priced for lm in spec.models):
         lines.append(f"Cost:     a model's price is not known, so dollars are not capped; {budget.describe()} is what bounds it.")
     if lm.startswith("local/") and budget.rollouts is not None:

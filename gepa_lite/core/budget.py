@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gepa_lite.core.call import Usage
+from gepa_lite.core.money import dollars
 from gepa_lite.errors import UsageError
 
 Role = Literal["task", "reflection", "judge", "training"]
@@ -53,7 +54,7 @@ class Budget:
         if self.tokens is not None:
             parts.append(f"{self.tokens:,} tokens")
         if self.usd is not None:
-            parts.append(f"{self.usd:.2f} USD")
+            parts.append(f"{dollars(self.usd)} USD")
         if self.seconds is not None:
             parts.append(f"{self.seconds:,.0f} s")
         if self.proposals is not None:

@@ -14,6 +14,7 @@ from gepa_lite.api import Prepared, ReflectionSpec, open_store, prepare
 from gepa_lite.budgeting import costs_dollars
 from gepa_lite.core.budget import Budget
 from gepa_lite.core.call import Usage
+from gepa_lite.core.money import dollars
 from gepa_lite.doctor.bench import Bench
 from gepa_lite.doctor.checkup import Checkup, Diagnosis, Level
 from gepa_lite.doctor.data import check_data
@@ -60,7 +61,7 @@ class Effort:
         """What it costs at most."""
         minibatch = min(spec.search.least_minibatch, len(spec.train)) * spec.search.repeats
         rollouts = min(self.examples, len(spec.validation)) * self.repeats + 2 + minibatch * (1 + self.proposals)
-        usd = f", and {_most_usd(spec.budget):.2f} USD" if costs_dollars(spec) else ""
+        usd = f", and {dollars(_most_usd(spec.budget))} USD" if costs_dollars(spec) else ""
         return f"at most {rollouts} rollouts and {2 * self.proposals} reflections{usd}"
 
 

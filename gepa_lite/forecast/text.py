@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gepa_lite.core.money import dollars
+
 if TYPE_CHECKING:
     from gepa_lite.forecast.estimate import Estimate, Range, RoleEstimate
 
@@ -79,7 +81,7 @@ def _whole(value: float) -> str:
 
 
 def _dollars(value: float) -> str:
-    return f"{value:,.2f}" if value >= 1 else f"{value:.4f}"
+    return dollars(value, 2 if value >= 1 else 4)
 
 
 def _minutes(value: float) -> str:

@@ -31,6 +31,7 @@ from gepa_lite.core.events import (
     Vetoed,
 )
 from gepa_lite.core.feedback import Objective
+from gepa_lite.core.money import dollars
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.search.state import RunState
 
@@ -265,8 +266,8 @@ def _spend_words(spend: Spend, budget: Budget) -> list[str]:
     if budget.tokens:
         parts.append(f"{spend.tokens:,}/{budget.tokens:,} tokens")
     if spend.usd is None or spend.usd > 0 or budget.usd:
-        usd = "unknown" if spend.usd is None else f"{spend.usd:.4f}"
-        parts.append(f"{usd}/{budget.usd:.2f} USD" if budget.usd else f"{usd} USD")
+        usd = "unknown" if spend.usd is None else dollars(spend.usd, 4)
+        parts.append(f"{usd}/{dollars(budget.usd)} USD" if budget.usd else f"{usd} USD")
     return parts
 
 

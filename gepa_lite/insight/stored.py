@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gepa_lite.adapters.native import NativeProgram
+from gepa_lite.core.events import RunStarted
 from gepa_lite.core.feedback import Objective
 from gepa_lite.errors import StoreError, UsageError
 from gepa_lite.program.program import Program
@@ -147,7 +148,7 @@ def read_run(folder: Path) -> StoredRun:
         recipe = _meta(store)
     # not the log's index, which readers touch too
     written = max(file.stat().st_mtime for file in folder.glob("run.db*") if not file.name.endswith("-shm"))
-    return StoredRun(folder, state, _rules(state), costs, kept, worker_of(folder), recipe, datetime.fromtimestamp(written, UTC))
+    return StoredRun(folder, state, rules_of(state.started), costs, kept, worker_of(folder), recipe, datetime.fromtimestamp(written, UTC))
 
 
 def _meta(store: RunStore) -> Any:
@@ -156,9 +157,13 @@ def _meta(store: RunStore) -> Any:
     return store.meta(ORIGIN_KEY)
 
 
-def _rules(state: RunState) -> Search:
-    assert state.started is not None
-    rules = state.started.settings.get("search")
+def rules_of(started: RunStarted) -> Search:
+    """Of a run's rules, those that a result, and what is left to do, depend on.
+
+    Raises:
+        StoreError: another release wrote them.
+    """
+    rules = started.settings.get("search")
     if not isinstance(rules, Mapping) or not isinstance(rules.get("objective"), Mapping):
         raise StoreError("The run does not say what its scores mean: another release of gepa_lite wrote it.")
     meaning = rules["objective"]

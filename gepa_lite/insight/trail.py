@@ -125,6 +125,11 @@ class Trail:
         """The member that the test set was opened for; before that the best so far, as shortened after the search."""
         if self.opened is not None and self.opened < len(self.nodes):
             return self.nodes[self.opened]
+        return self.shortened_best
+
+    @property
+    def shortened_best(self) -> Node | None:
+        """The best so far, as shortened after the search."""
         best = self.best
         for event in self.shortenings:
             if best is not None and event.status == "dropped" and event.parent == best.index:

@@ -6,6 +6,7 @@ import threading
 
 from gepa_lite.core.budget import Budget
 from gepa_lite.core.call import Usage
+from gepa_lite.core.money import dollars
 from gepa_lite.errors import BudgetSpentError, UsageError
 from gepa_lite.lm.protocol import LMInfo, Request
 
@@ -112,7 +113,7 @@ class Meter:
         if self._tokens is not None and self._spent.tokens > self._tokens:
             return f"{self._spent.tokens:,} tokens were taken of {self._tokens:,}"
         if self._usd is not None and self._spent_usd > self._usd + 1e-12:
-            return f"{self._spent_usd:.4f} USD were taken of {self._usd:.2f}"
+            return f"{dollars(self._spent_usd, 4)} USD were taken of {dollars(self._usd)}"
         return None
 
     def _lacking(self, bound: Usage) -> str | None:
@@ -120,5 +121,5 @@ class Meter:
             return f"{self._tokens - self._spent.tokens:,} of {self._tokens:,} tokens are left; the next call may take {bound.tokens:,}"
         if self._usd is not None and self._spent_usd + self._reserved_usd + (bound.usd or 0.0) > self._usd + 1e-12:
             left = self._usd - self._spent_usd
-            return f"{left:.4f} of {self._usd:.2f} USD are left; the next call may take {bound.usd or 0.0:.4f}"
+            return f"{dollars(left, 4)} of {dollars(self._usd)} USD are left; the next call may take {dollars(bound.usd or 0.0, 4)}"
         return None

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from gepa_lite.core.candidate import Candidate
 from gepa_lite.core.ids import content_hash
+from gepa_lite.core.money import dollars
 from gepa_lite.core.rollout import Rollout
 from gepa_lite.insight.advice import Advice, advise, facts_of
 from gepa_lite.insight.distance import TextSpace
@@ -106,7 +107,7 @@ class Look:
         rows.append(("rollouts", f"{trail.spent_rollouts:,}{bound}"))
         if trail.usd or not trail.priced or trail.budget.usd:
             price = f"{trail.usd:.4f}{'' if trail.priced else ' and unknown'}"
-            rows.append(("dollars", f"{price}{f' of {trail.budget.usd:.2f}' if trail.budget.usd else ''}"))
+            rows.append(("dollars", f"{price}{f' of {dollars(trail.budget.usd)}' if trail.budget.usd else ''}"))
         if found := self.checks:
             rows.append(("checks", ", ".join(f"{rule} {count:,}" for rule, count in sorted(found.items()))))
         if (aside := trail.set_aside) is not None:

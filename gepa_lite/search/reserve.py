@@ -15,12 +15,23 @@ def milestones_of(state: RunState, search: Search) -> list[int]:
     Those that were scored already stay; a run that goes on after its end adds at least its new winner.
     """
     done = [event.member for event in state.milestones]
-    winner = winner_of(state, search).index
+    return milestones_among(done, state.leads, winner_of(state, search).index, search.milestones)
+
+
+def milestones_among(done: Sequence[int], leads: Sequence[int], winner: int, count: int) -> list[int]:
+    """The same from what is known of a run.
+
+    Args:
+        done: members that were scored already.
+        leads: each member that was the best when it joined.
+        winner: so far.
+        count: ``Search.milestones``.
+    """
     if winner in done:
-        return done
-    chain = list(dict.fromkeys([*state.leads, winner]))
+        return list(done)
+    chain = list(dict.fromkeys([*leads, winner]))
     new = [index for index in chain if index not in done]
-    room = max(1, search.milestones - len(done))
+    room = max(1, count - len(done))
     return [*done, *_spread(new, room, with_first=not done)]
 
 

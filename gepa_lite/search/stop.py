@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gepa_lite.core.events import Stopped
+from gepa_lite.core.money import dollars
 from gepa_lite.search.plan import StepPlan
 from gepa_lite.search.reserve import reserved_rollouts
 from gepa_lite.search.search import Search
@@ -90,5 +91,7 @@ def no_room(state: RunState, steps: Sequence[StepPlan], search: Search, around: 
     usd = (rollouts + tests) * costs.rollout_usd + proposals * costs.reflection_usd
     if budget.usd is not None and (spend.usd or 0.0) + usd > budget.usd:
         left_usd = max(0.0, budget.usd - (spend.usd or 0.0))
-        return Stopped("budget", f"{left_usd:.4f} of {budget.usd:.2f} USD are left; one more step{for_test} may take {usd:.4f}")
+        return Stopped(
+            "budget", f"{dollars(left_usd, 4)} of {dollars(budget.usd)} USD are left; one more step{for_test} may take {dollars(usd, 4)}"
+        )
     return None

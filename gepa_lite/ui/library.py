@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gepa_lite.errors import GepaLiteError
 from gepa_lite.insight.distance import TextSpace
+from gepa_lite.insight.ending import is_finished
 from gepa_lite.insight.stored import worker_of
 from gepa_lite.insight.trail import Trail
 from gepa_lite.report.pages import Look
@@ -59,6 +60,7 @@ class Shelf:
         self._space: TextSpace | None = None
         self._look: Look | None = None
         self._looked_at = -1
+        self._finished: tuple[int, bool] = (-1, False)
 
     def pending(self) -> int:
         """Events that are not read yet."""
@@ -79,6 +81,13 @@ class Shelf:
             if self._look is None or self._looked_at != self.trail.seq:
                 self._look, self._looked_at = Look(self.trail, self.browse, self._space), self.trail.seq
             return self._look
+
+    def finished(self) -> bool:
+        """Whether nothing is left to do; asked once as long as nothing is new."""
+        with self.lock:
+            if self._finished[0] != self.trail.seq:
+                self._finished = self.trail.seq, is_finished(self.trail, self.folder)
+            return self._finished[1]
 
     def close(self) -> None:
         """Let go of the file."""
@@ -165,12 +174,9 @@ class Library:
         worker = worker_of(shelf.folder)
         if worker is not None:
             return "running", worker
-        trail = shelf.trail
-        if trail.started is None:
+        if shelf.trail.started is None:
             return "unstarted", None
-        # a search that ended in the seed's validation has nothing to score
-        done = trail.stopped is not None and (trail.tested is not None or not trail.nodes or not trail.started.test_ids)
-        return ("finished" if done else "stopped"), None
+        return ("finished" if shelf.finished() else "stopped"), None
 
     @contextmanager
     def closing(self) -> Iterator[None]:
