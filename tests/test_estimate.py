@@ -109,14 +109,14 @@ def test_without_a_budget_it_says_what_the_default_one_buys(tmp_path: Path) -> N
 
 
 def test_few_proposals_are_warned_of_and_each_advice_mends_it(tmp_path: Path) -> None:
-    few = estimate_of(tmp_path, budget=gl.Budget(rollouts=130))
+    few = estimate_of(tmp_path, budget=gl.Budget(rollouts=140))
     assert few.proposals.likely < 5
     advice = advice_of(few, "few_proposals")
     raised = int(next(words for words in advice.do if "Raise" in words).split(" to ")[1].rstrip("."))
     mended = estimate_of(tmp_path / "raised", budget=gl.Budget(rollouts=raised))
     assert mended.proposals.likely >= ENOUGH_PROPOSALS
     smaller = int(re.search(r"Use (\d+) validation", " ".join(advice.do))[1])  # type: ignore[index]
-    cut = estimate_of(tmp_path / "cut", budget=gl.Budget(rollouts=130), validation=VALIDATION[:smaller])
+    cut = estimate_of(tmp_path / "cut", budget=gl.Budget(rollouts=140), validation=VALIDATION[:smaller])
     assert cut.proposals.likely >= ENOUGH_PROPOSALS
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gepa_lite.core.budget import Budget
+from gepa_lite.forecast.reuse import Parents
 from gepa_lite.run_spec import RunSpec
 from gepa_lite.search.fans import Fan, fan_at
 
@@ -13,6 +14,9 @@ _MOST_STEPS = 5_000
 
 _DEAREST = 1.3
 """The dearest rollout against the mean one: a step is admitted by the dearest so far."""
+
+_PARENTS = 0.5
+"""Of the accepted children, those that are drawn as parents."""
 
 _GROWN_AFTER = 4.0
 """Accepted proposals after which prompts have their final length."""
@@ -51,6 +55,9 @@ class Shape:
         budget: the bounds.
         starts: starts that are validated before the search, the seed included.
         prompts: of the program.
+        reuse: whether a candidate's rollout on a training example is paid once.
+        epochs: whether no example comes twice within an epoch.
+        overlap: whether a step's proposals are made beside the validation before them.
     """
 
     train: int
@@ -64,6 +71,9 @@ class Shape:
     budget: Budget
     starts: int = 1
     prompts: int = 1
+    reuse: bool = True
+    epochs: bool = True
+    overlap: bool = False
 
     def proposals(self, step: int) -> int:
         """Of a step."""
@@ -87,6 +97,7 @@ class Case:
         rollout_seconds: of one rollout.
         rate: rollouts in a second when all workers are busy.
         reflection_seconds: of one proposal.
+        shared: whether all models run on one machine, whose cores are busy with whatever is done: then nothing is gained by doing two things at once.
     """
 
     accept: float
@@ -101,6 +112,22 @@ class Case:
     rollout_seconds: float
     rate: float
     reflection_seconds: float
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The validation that may be running beside the next step.
+
+    Attributes:
+        chance: that there is one.
+        seconds: it takes alone.
+        work: of them, those in which all workers are busy.
+    """
+
+    chance: float = 0.0
+    seconds: float = 0.0
+    work: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +147,8 @@ class Tally:
         reflection: the rewriting.
         steps: taken.
         ended_by: the bound that was reached: a field of ``Budget``; "" where none was.
+        pool: who may be a parent.
+        beside: the validation whose seconds are not counted yet.
     """
 
     seed: float = 0.0
@@ -134,6 +163,8 @@ class Tally:
     reflection: Cost = Cost()
     steps: int = 0
     ended_by: str = ""
+    pool: Parents | None = None
+    beside: Beside = Beside()
 
     @property
     def rollouts(self) -> float:
@@ -166,6 +197,9 @@ def shape_of(spec: RunSpec) -> Shape:
         budget=spec.budget,
         starts=1 + len(spec.starts),
         prompts=len(spec.program.parts),
+        reuse=search.reuse,
+        epochs=search.sampling == "epoch",
+        overlap=search.overlaps,
     )
 
 
@@ -174,51 +208,84 @@ def follow(shape: Shape, case: Case) -> Tally:
 
     Steps are taken while what is spent, a step's worst case and what is kept for after the search fit in the budget: the rule of the search itself.
     """
-    tally = _ran(Tally(), case, shape.starts * shape.validation * shape.repeats, "seed")
+    tally = _seeded(shape, case)
     for _ in range(_MOST_STEPS):
         if ended := _bound(tally, shape, case):
             tally = replace(tally, ended_by=ended)
             break
         tally = _step(tally, shape, case)
+    tally = replace(tally, seconds=tally.seconds + tally.beside.chance * tally.beside.seconds)
     return _ran(tally, case, shape.after, "after")
 
 
 def seed_alone(shape: Shape, case: Case) -> Tally:
     """The course of a run whose seed is perfect on the whole validation set, so that there is nothing to search for."""
-    return _ran(_ran(Tally(), case, shape.starts * shape.validation * shape.repeats, "seed"), case, shape.after, "after")
+    return _ran(_seeded(shape, case), case, shape.after, "after")
+
+
+def _seeded(shape: Shape, case: Case) -> Tally:
+    """After the starts' validation."""
+    tally = Tally(pool=Parents.of(shape.train, shape.minibatch, epochs=shape.epochs))
+    return _ran(tally, case, shape.starts * shape.validation * shape.repeats, "seed")
 
 
 def _step(tally: Tally, shape: Shape, case: Case) -> Tally:
-    batch, fan = shape.minibatch * shape.repeats, shape.proposals(tally.steps)
-    # a parent's rollout on a training example is charged once: where examples come again, only young parents pay for them
-    parents = 1 + 0.5 * tally.proposals * case.accept * case.usable
-    fresh = max(0.0, 1 - tally.parents / (parents * shape.train * shape.repeats))
-    tally = _ran(tally, case, fan * batch * fresh, "minibatches")
-    tally = replace(tally, steps=tally.steps + 1, parents=tally.parents + fan * batch * fresh)
+    assert tally.pool is not None
+    batch, fan, begun = shape.minibatch * shape.repeats, shape.proposals(tally.steps), tally
+    new, pool = tally.pool.take(fan, tally.beside.chance if shape.overlap else 0.0)
+    new = new if shape.reuse else float(fan)
+    tally = _ran(tally, case, new * batch, "minibatches", chance=1 - (1 - new / fan) ** (fan * shape.minibatch))
+    tally = replace(tally, steps=tally.steps + 1, parents=tally.parents + new * batch)
     slots = fan * (1 - case.skip)
     asked = slots * shape.asks
     tally = replace(
         tally,
         proposals=tally.proposals + asked,
         reflection=tally.reflection + case.reflection.times(asked),
-        seconds=tally.seconds + (case.reflection_seconds * shape.asks if asked else 0.0),
+        seconds=tally.seconds + case.reflection_seconds * shape.asks * (1 - case.skip**fan),
     )
-    tally = _ran(tally, case, slots * case.usable * batch, "minibatches", case.fresh)
+    judged = (1 - case.skip) * case.usable
+    tally = _ran(tally, case, fan * judged * batch, "minibatches", case.fresh, chance=1 - (1 - judged) ** fan)
     child = 1 - (1 - case.accept * case.usable) ** slots
-    part = shape.validation if shape.block is None else max(min(shape.block, shape.validation), case.share * shape.validation)
-    return _ran(tally, case, child * part * shape.repeats, "children", case.fresh)
+    tally = replace(tally, pool=pool.join(_PARENTS * child))
+    return _validated(tally, begun, child, shape, case)
 
 
-def _ran(tally: Tally, case: Case, rollouts: float, purpose: str, fresh: float = 1.0) -> Tally:
-    """The tally after so many more rollouts."""
+def _validated(tally: Tally, begun: Tally, child: float, shape: Shape, case: Case) -> Tally:
+    """With the validation of a step's child, whose chance is given; ``begun`` is the tally before the step."""
+    part = float(shape.validation) if shape.block is None else max(min(shape.block, shape.validation), case.share * shape.validation)
+    alone, work = _blocks(part, shape, case) * case.fresh, part * shape.repeats / case.rate * case.fresh
+    drafted, before = tally.seconds - begun.seconds, begun.beside
+    done = _ran(tally, case, child * part * shape.repeats, "children")
+    if not shape.overlap:
+        return replace(done, seconds=tally.seconds + child * alone)
+    busy = drafted if case.shared else (tally.minibatches - begun.minibatches) / case.rate
+    both = max(drafted, before.seconds, before.work + busy)
+    seconds = begun.seconds + (1 - before.chance) * drafted + before.chance * both
+    return replace(done, seconds=seconds, beside=Beside(child, alone, work))
+
+
+def _blocks(part: float, shape: Shape, case: Case) -> float:
+    """Seconds of a validation on so many examples: each block of a staged one waits for the one before, and is twice as large."""
+    seconds, start, size = 0.0, 0, shape.block or shape.validation
+    while part - start > 1e-9:
+        whole = min(size, shape.validation - start)
+        chance = min(1.0, (part - start) / whole)
+        seconds += chance * max(case.rollout_seconds, whole * shape.repeats / case.rate)
+        start, size = start + whole, 2 * size
+    return seconds
+
+
+def _ran(tally: Tally, case: Case, rollouts: float, purpose: str, fresh: float = 1.0, chance: float = 1.0) -> Tally:
+    """The tally after so many more rollouts in expectation, where there are any with some chance."""
     # a phase of few rollouts takes at least one rollout's time
-    least = case.rollout_seconds * min(1.0, rollouts)
+    seconds = max(case.rollout_seconds * min(chance, rollouts), rollouts / case.rate)
     return replace(
         tally,
         **{purpose: getattr(tally, purpose) + rollouts},
         task=tally.task + _rollout(tally, case).times(rollouts),
         judge=tally.judge + case.judge.times(rollouts),
-        seconds=tally.seconds + max(least, rollouts / case.rate) * fresh,
+        seconds=tally.seconds + seconds * fresh,
     )
 
 

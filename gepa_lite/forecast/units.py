@@ -83,6 +83,7 @@ def measure(spec: RunSpec, samples: Samples) -> Units:
             rollout_seconds=latency[place],
             rate=rate[place],
             reflection_seconds=reflection[place].seconds(place, local, scored),
+            shared=local,
         )
         for place in range(3)
     )
