@@ -33,6 +33,7 @@ _PARTS = {
     "report",
     "rl_model",
     "rl_task",
+    "search_code",
     "search_runs",
     "search_tables",
     "study_local",

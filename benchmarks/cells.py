@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -20,6 +19,7 @@ import gepa_lite as gl
 from benchmarks.local_data import Splits
 from benchmarks.local_tasks import LocalTask, find_task
 from benchmarks.replies import RememberingLM
+from benchmarks.search_code import code_hash
 from gepa_lite import baselines
 from gepa_lite.adapters.adapt import adapt
 from gepa_lite.core.budget import ROLES, Spend
@@ -171,21 +171,10 @@ def surroundings(model: str) -> dict[str, Any]:
     known = MODELS.get(model.removeprefix("local/"))
     return {
         "versions": versions,
-        "search_code": _code_hash(),
+        "search_code": code_hash(),
         "model_sha256": None if known is None else known.sha256,
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
-
-
-def _code_hash() -> str:
-    """Tells results of one state of the search and the programs' rendering from those of another."""
-    root = Path(gl.__file__).parent
-    text = hashlib.sha256()
-    for folder in ("search", "baselines", "program"):
-        for path in sorted((root / folder).rglob("*")):
-            if path.suffix in (".py", ".j2"):
-                text.update(path.read_bytes())
-    return text.hexdigest()[:12]
 
 
 def _scored(task: LocalTask, cell: Cell, splits: Splits, lm: LM) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 ``python -m benchmarks search --seeds 0-49 [--tables peer,long,defaults,paper,noise] [--landscapes a,b] [--optimizers a,b] [--minutes 5] [--cells FOLDER]``. One search of 2,000 rollouts gives a cell; each optimizer's cells are
 kept in a file of its own, under ``benchmarks/results/search/`` unless told otherwise, and what a file holds is not run again, so an interrupted table goes on where it ended (``--minutes`` ends it after so long). A report runs
 one kept cell of each optimizer again, and says whether it came out the same: where it did not, the code has changed since, and the file is to be deleted.
+Each cell keeps the state of the code that made it, and the report says how many another one did.
 
 The tables: ``peer``, our defaults and the paper's settings beside the peer's; ``long``, rollouts to 90 % and 95 % with up to 6,000 of them; ``defaults``, one rule of the defaults changed at a time; ``paper``, one rule added to the paper's; ``noise``, fans,
 windows and hard examples on the tuning landscapes without score noise and with much.
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Options, Report, Row
+from benchmarks.search_code import MadeBy
 from benchmarks.search_runs import CHECKPOINTS, LONG, NOISE, OURS, ROLLOUTS, Cells, fill, search
 from benchmarks.search_tables import KEY, Entry, Outcomes, against, beside, markdown, rollouts_to
 from gepa_lite.testing import LANDSCAPES, TUNING
@@ -78,17 +80,20 @@ def run(options: Options) -> Report:
     if chosen.optimizers:
         wanted = {optimizer: wanted[optimizer] for optimizer in chosen.optimizers.split(",")}
     cells = {optimizer: Cells(None if options.quick else chosen.cells, optimizer) for optimizer in wanted}
+    made = MadeBy.of(made for optimizer in wanted for made in cells[optimizer].made_by(wanted[optimizer], seeds))
+    made.tell()
     until = time.monotonic() + 60 * chosen.minutes
     left = sum(fill(cells[optimizer], wanted[optimizer], seeds, until) for optimizer in wanted)
     if left or chosen.optimizers:
         raise SystemExit(f"{left} cells of {sum(map(len, wanted.values())) * len(seeds)} are left; the same command goes on with them")
-    rows, found = _repeats(cells, wanted, seeds), {}
+    made = MadeBy.of(made for optimizer in wanted for made in cells[optimizer].made_by(wanted[optimizer], seeds))
+    rows, found = [made.row, *_repeats(cells, wanted, seeds)], {}
     for table in tables:
         more, found[table] = _table(table, cells, names, seeds)
         rows += more
     if chosen.markdown:
-        chosen.markdown.write_text("\n\n".join(_pages(found)))
-    extra = {"rollouts": ROLLOUTS, "tables": found}
+        chosen.markdown.write_text("\n\n".join([f"{made.words}.", *_pages(found)]))
+    extra = {"rollouts": ROLLOUTS, "search_code": made.data, "tables": found}
     return Report("search", rows, n=len(seeds), seeds=seeds, model="simulated landscapes", extra=extra)
 
 

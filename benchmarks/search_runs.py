@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.search_code import code_hash
 from gepa_lite import Budget, Search
 from gepa_lite.core.feedback import Objective
 from gepa_lite.search.state import RunState
@@ -179,6 +180,8 @@ def changes_of(rules: Search) -> str:
 class Cells:
     """The outcomes of one optimizer on disk: one file, a line a landscape. What was measured under other rules, or by another release of the peer, is dropped.
 
+    Each cell keeps the state of the code that made it; one that another state made stays, and ``made_by`` tells.
+
     Args:
         folder: where the files lie; None keeps nothing.
         optimizer: its name.
@@ -189,9 +192,11 @@ class Cells:
         self._path = None if folder is None else folder / f"{optimizer}.json"
         self.rules = f"gepa {version('gepa')}" if optimizer in PEER else changes_of(OURS[optimizer])
         self._found: dict[str, dict[str, list[list[Any]]]] = {}
+        self._code: dict[str, dict[str, str]] = {}
         if self._path is not None and self._path.exists():
             kept = json.loads(self._path.read_text())
-            self._found = kept["cells"] if kept["rules"] == self.rules else {}
+            if kept["rules"] == self.rules:
+                self._found, self._code = kept["cells"], kept.get("search_code", {})
 
     def lacking(self, names: Sequence[str], seeds: Sequence[int]) -> Iterator[tuple[str, int]]:
         """The cells that are not there yet."""
@@ -200,6 +205,8 @@ class Cells:
     def add(self, name: str, seed: int, outcome: Outcome) -> None:
         """Keep one more in memory; ``save`` writes."""
         self._found.setdefault(name, {})[str(seed)] = [list(outcome.at), list(outcome.to)]
+        if self.optimizer not in PEER:
+            self._code.setdefault(name, {})[str(seed)] = code_hash()
 
     def save(self) -> None:
         """Write the file, whole."""
@@ -207,9 +214,15 @@ class Cells:
             return
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}" for name, row in sorted(self._found.items()))
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        head = {"optimizer": self.optimizer, "rules": self.rules, **({"search_code": self._code} if self._code else {})}
         scratch = self._path.with_suffix(".part")
-        scratch.write_text(f'{{"optimizer": {json.dumps(self.optimizer)}, "rules": {json.dumps(self.rules)}, "cells": {{\n{lines}\n}}}}\n')
+        scratch.write_text(f'{json.dumps(head)[:-1]}, "cells": {{\n{lines}\n}}}}\n')
         scratch.replace(self._path)
+
+    def made_by(self, names: Sequence[str], seeds: Sequence[int]) -> list[str | None]:
+        """The state of the code behind each cell that is there, None where it was not kept; the peer's cells owe nothing to it."""
+        there = [(name, str(seed)) for name in names for seed in seeds if str(seed) in self._found.get(name, {})]
+        return [] if self.optimizer in PEER else [self._code.get(name, {}).get(seed) for name, seed in there]
 
     def get(self, name: str, seeds: Sequence[int]) -> list[Outcome]:
         """The outcomes of some seeds, in their order."""

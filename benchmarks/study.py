@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks import study_local, study_pages
 from benchmarks.report import Options, Report, Row
+from benchmarks.search_code import MadeBy
 from benchmarks.search_tables import markdown
 from benchmarks.study_runs import RESULTS, STARTS, Cells, Variant
 from benchmarks.study_tables import (
@@ -90,15 +91,23 @@ def run(options: Options) -> Report:
     if options.quick:
         seeds, tasks = seeds[:2], tasks[:2]
     cells = Cells(None if options.quick else RESULTS / f"{study.cells}-cells.json", study.variants, study.rollouts)
+    MadeBy.of(cells.made_by(tasks, seeds)).tell()
     if left := cells.fill(tasks, seeds, time.monotonic() + 60 * asked.minutes):
         raise SystemExit(f"{left} cells of {len(study.variants) * len(tasks) * len(seeds)} are left; the same command goes on with them")
     scores = {variant: {task: cells.scores(variant, task, seeds, study.rollouts) for task in tasks} for variant in study.variants}
+    made = MadeBy.of(cells.made_by(tasks, seeds))
     rows, found, tables = study.conclude(scores, None if options.quick else study_pages.DOCS / f"{asked.study}.png")
-    extra = {"rollouts": study.rollouts, "tasks": tasks, "command": f"python -m benchmarks study {asked.study}", **found}
-    report = Report(f"study-{asked.study}", rows, n=len(seeds), seeds=seeds, model="simulated landscapes", extra=extra)
+    extra = {
+        "rollouts": study.rollouts,
+        "tasks": tasks,
+        "command": f"python -m benchmarks study {asked.study}",
+        "search_code": made.data,
+        **found,
+    }
+    report = Report(f"study-{asked.study}", [made.row, *rows], n=len(seeds), seeds=seeds, model="simulated landscapes", extra=extra)
     if not options.quick:
         study_pages.write_page(
-            asked.study, f"n = {len(seeds)} seeds, {len(tasks)} tasks, {study.rollouts:,} rollouts a search.\n\n{tables}"
+            asked.study, f"n = {len(seeds)} seeds, {len(tasks)} tasks, {study.rollouts:,} rollouts a search. {made.words}.\n\n{tables}"
         )
         (RESULTS / f"{asked.study}.json").write_text(report.json() + "\n")
     return report

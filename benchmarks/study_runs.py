@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.search_code import code_hash
 from benchmarks.search_runs import Enough, changes_of
 from gepa_lite import Budget, Search
 from gepa_lite.core.example import Example
@@ -115,6 +116,8 @@ def play(variant: Variant, name: str, seed: int, rollouts: int = CHECKPOINTS[-1]
 class Cells:
     """The outcomes of a study on disk: one file, a line for each variant and landscape. What was run under other rules is dropped.
 
+    Each cell keeps the state of the code that made it; one that another state made stays, and ``made_by`` tells.
+
     Args:
         path: the file; None keeps nothing.
         variants: by name.
@@ -124,11 +127,13 @@ class Cells:
     def __init__(self, path: Path | None, variants: Mapping[str, Variant], rollouts: int) -> None:
         self._path, self._variants, self._rollouts = path, variants, rollouts
         self._found: dict[str, dict[str, list[float]]] = {}
+        self._code: dict[str, dict[str, str]] = {}
         if path is not None and path.exists():
             kept = json.loads(path.read_text())
             rules = kept["rules"] if kept["rollouts"] == rollouts else {}
             known = {name for name, variant in variants.items() if rules.get(name) == variant.words}
             self._found = {key: row for key, row in kept["cells"].items() if key.split(" on ")[0] in known}
+            self._code = {key: row for key, row in kept.get("search_code", {}).items() if key in self._found}
 
     def fill(self, names: Sequence[str], seeds: Sequence[int], until: float = float("inf")) -> int:
         """Run what is lacking until a moment of ``time.monotonic``; the number of cells left. Seed by seed, so that a part of the whole is a whole of fewer seeds."""
@@ -144,7 +149,9 @@ class Cells:
             if time.monotonic() > until:
                 self.save()
                 return len(lacking) - done
-            self._found.setdefault(f"{variant} on {name}", {})[str(seed)] = play(self._variants[variant], name, seed, self._rollouts)
+            key = f"{variant} on {name}"
+            self._found.setdefault(key, {})[str(seed)] = play(self._variants[variant], name, seed, self._rollouts)
+            self._code.setdefault(key, {})[str(seed)] = code_hash()
             if time.monotonic() > saved + 20:
                 self.save()
                 saved = time.monotonic()
@@ -156,11 +163,19 @@ class Cells:
         if self._path is None:
             return
         lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(row, separators=(',', ':'))}" for key, row in sorted(self._found.items()))
-        head = {"rollouts": self._rollouts, "checkpoints": CHECKPOINTS, "rules": {name: one.words for name, one in self._variants.items()}}
+        rules = {name: one.words for name, one in self._variants.items()}
+        code = {"search_code": self._code} if self._code else {}
+        head = {"rollouts": self._rollouts, "checkpoints": CHECKPOINTS, "rules": rules, **code}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         scratch = self._path.with_suffix(".part")
         scratch.write_text(f'{json.dumps(head)[:-1]}, "cells": {{\n{lines}\n}}}}\n')
         scratch.replace(self._path)
+
+    def made_by(self, names: Sequence[str], seeds: Sequence[int]) -> list[str | None]:
+        """The state of the code behind each cell that is there, None where it was not kept."""
+        keys = [f"{variant} on {name}" for variant in self._variants for name in names]
+        there = [(key, str(seed)) for key in keys for seed in seeds if str(seed) in self._found.get(key, {})]
+        return [self._code.get(key, {}).get(seed) for key, seed in there]
 
     def scores(self, variant: str, name: str, seeds: Sequence[int], checkpoint: int) -> list[float]:
         """Held-out scores of some seeds, in their order."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks.http_lm import HttpLM
 from benchmarks.report import Options, Report, Row
+from benchmarks.search_code import MadeBy, code_hash
 from benchmarks.utilization_task import SLOTS, Course, ModelServer, measure
 from gepa_lite import Search
 from gepa_lite.lm.protocol import LM, Params, Request
@@ -85,6 +86,7 @@ def run(options: Options) -> Report:
     path = None if options.quick else chosen.cells
     kept: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path is not None and path.exists() else {}
     wanted = courses(options.quick)
+    _made_by([kept[course.name] for course in wanted if course.name in kept]).tell()
     lacking = [course for course in wanted if course.name not in kept]
     if lacking:
         # what a process does once, imports above all, is no part of any run
@@ -96,18 +98,24 @@ def run(options: Options) -> Report:
                 f"{sum(other.name not in kept for other in wanted)} runs of {len(wanted)} are left; the same command goes on with them"
             )
         rules = OURS[course.rules] if course.side == "ours" else peer_settings(course.rules)
-        kept[course.name] = {**asdict(course), **measure(course, rules)}
+        kept[course.name] = {**asdict(course), **measure(course, rules), **({"search_code": code_hash()} if course.side == "ours" else {})}
         if path is not None:
             path.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(cell)}" for name, cell in kept.items()) + "\n}\n")
     cells = [kept[course.name] for course in wanted]
-    rows = _rows(cells) + client_rows()
+    made = _made_by(cells)
+    rows = [made.row, *_rows(cells), *client_rows()]
     return Report(
         "utilization",
         rows,
         n=1,
         model="a scripted model over HTTP, 200 ms",
-        extra={"peer": f"gepa {version('gepa')}", "slots": SLOTS, "cells": cells},
+        extra={"peer": f"gepa {version('gepa')}", "slots": SLOTS, "search_code": made.data, "cells": cells},
     )
+
+
+def _made_by(cells: Sequence[Mapping[str, Any]]) -> MadeBy:
+    """The states of the code behind our own runs; the peer's owe nothing to it."""
+    return MadeBy.of(cell.get("search_code") for cell in cells if cell["side"] == "ours")
 
 
 def _rows(cells: Sequence[Mapping[str, Any]]) -> list[Row]:

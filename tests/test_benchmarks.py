@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import search as search_bench
+from benchmarks import search_runs
+from benchmarks.report import Options
+from benchmarks.search_code import code_hash
 from benchmarks.search_runs import Cells, Outcome, fill, outcome_of, search
 from benchmarks.search_tables import beside, holm, rollouts_to
 from benchmarks.utilization import OURS, peer_settings
@@ -72,6 +77,40 @@ def test_cells_are_kept_and_dropped_with_their_rules(tmp_path: Path) -> None:
     (tmp_path / "peer.json").write_text(text.replace(cells.rules, "gepa 0.0.1"))
     assert list(Cells(tmp_path, "peer").lacking(["graded"], [0])) == [("graded", 0)]
     assert fill(again, ["noisy"], [0], until=0.0) == 1, "out of time"
+
+
+def test_a_cell_keeps_the_state_of_the_code_that_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "paper.json"
+    fill(Cells(tmp_path, "paper"), ["one-easy"], [0], until=float("inf"))
+    kept = json.loads(path.read_text())
+    assert kept["search_code"] == {"one-easy": {"0": code_hash()}}
+    # as files were before they kept it
+    del kept["search_code"]
+    old = json.dumps(kept)
+    path.write_text(old)
+    assert fill(Cells(tmp_path, "paper"), ["one-easy"], [0], until=float("inf")) == 0
+    assert json.loads(path.read_text()) == json.loads(old), "a kept cell is not claimed by the code as it is"
+    monkeypatch.setattr(search_runs, "code_hash", lambda: "another")
+    fill(Cells(tmp_path, "paper"), ["one-easy"], [1], until=float("inf"))
+    assert Cells(tmp_path, "paper").made_by(["one-easy", "noisy"], [0, 1, 2]) == [None, "another"]
+
+
+def test_a_report_says_which_kept_cells_another_state_of_the_code_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for optimizer in ("defaults", "paper", "peer", "peer-merge"):
+        cells = Cells(tmp_path, optimizer)
+        for seed in (0, 1):
+            cells.add("one-easy", seed, search(optimizer, "one-easy", seed))
+        cells.save()
+    kept = json.loads((tmp_path / "paper.json").read_text())
+    kept["search_code"]["one-easy"] = {"0": "another"}
+    (tmp_path / "paper.json").write_text(json.dumps(kept))
+    report = search_bench.run(Options(seeds=(0, 1), rest=("--landscapes", "one-easy", "--cells", str(tmp_path))))
+    told = "kept cells of another or an unknown state of the search code, of 4"
+    assert (report.rows[0].measure, report.rows[0].ours, report.rows[0].goal) == (told, 2, "1 by another, 1 unknown")
+    assert report.extra["search_code"]["cells"] == {code_hash(): 2, "another": 1, "unknown": 1}
+    assert (
+        "2 of 4 kept cells were made by another or an unknown state of the search code: 1 by another, 1 unknown." in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("side", ["ours", "peer", "best"])

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import cells, study, study_local, study_pages, study_runs
 from benchmarks.report import Options
+from benchmarks.search_code import code_hash
 from benchmarks.study_runs import Cells, LateLandscape, Variant, play, starting_texts
 from benchmarks.study_tables import beside_base, over_starts, rank_correlations, transfer_table, variance_table
 from gepa_lite import Search
@@ -126,7 +127,9 @@ def test_cells_go_on_and_other_rules_are_run_again(tmp_path: Path, monkeypatch: 
     assert asked == []
     assert kept.scores("one", "one-easy", [1], 200) == [play(variants["one"], "one-easy", 1, 200)[0]]
     changed = {**variants, "other": Variant(Search.paper(minibatch=2))}
+    monkeypatch.setattr(study_runs, "code_hash", lambda: "another")
     assert Cells(path, changed, 200).fill(["one-easy"], [0, 1]) == 0
+    assert Cells(path, changed, 200).made_by(["one-easy"], [0, 1]) == [code_hash()] * 2 + ["another"] * 2
     assert asked == [changed["other"].words] * 2
 
 
@@ -184,7 +187,7 @@ def test_the_study_of_feedback_takes_a_search_with_full_words_from_the_suite(mon
         found = study_local._degree_cell(plan, "scripted-a", "fernpost-local", "full", 0)
         assert plan.model("scripted-a").asked.calls == before, "paid for once"
         assert (found["test"], found["test_values"], found["prompts"]) == (made["figures"]["test"], made["test_values"], made["prompts"])
-        monkeypatch.setattr(cells, "_code_hash", lambda: "another")
+        monkeypatch.setattr(cells, "code_hash", lambda: "another")
         assert study_local._from_suite(plan, cell) is None, "a search by another state of the code is another search"
 
 
