@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gepa_lite as gl
 from gepa_lite.errors import FeedbackError, ModelsDownError, RunError, UsageError
+from gepa_lite.executors import threads
 from gepa_lite.executors.workers import Workers, read_workers
 from gepa_lite.store.run_store import RunStore
 from gepa_lite.testing import ScriptedLM
@@ -31,18 +33,48 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
+class Clock:
+    """The clock of the worker threads' watch: it stands still, so that however slow the machine is only what hangs is overdue."""
+
+    def __init__(self) -> None:
+        self.now, self.goes_since = 0.0, float("inf")
+
+    def monotonic(self) -> float:
+        return self.now + max(0.0, time.monotonic() - self.goes_since)
+
+    def go(self) -> None:
+        """From here on it goes: nothing but what hangs is left to do."""
+        self.goes_since = time.monotonic()
+
+    def pass_the_limit(self) -> None:
+        """For whoever hangs, and so knows that every worker does: what they did before is settled."""
+        self.now += 10.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(threads, "time", made)
+    return made
+
+
 class Echo(gl.Program):
-    """Repeats a word, and hangs where it is told to, before or after its call."""
+    """Repeats a word, and hangs after its call where it is told to."""
 
     say = gl.Module("word -> reply", "Repeat the word.")
     gate: Any = None
     again: Any = ()
+    told: Any = SimpleNamespace(hangs=lambda: None, left=lambda: None)
 
     def forward(self, word: str) -> dict[str, Any]:
         reply = self.say(word=word).reply
         if word in self.again:
+            self.told.hangs()
             self.gate.wait()
-            self.say(word=f"{word} once more")
+            try:
+                self.say(word=f"{word} once more")
+            finally:
+                self.told.left()
         return {"reply": reply}
 
 
@@ -52,46 +84,56 @@ def echo(gate: threading.Event, *words: str, lm: Any = None) -> Echo:
     return made
 
 
-def test_a_program_that_hangs_is_its_candidate_s_failure_and_makes_no_call_afterwards(gate: threading.Event) -> None:
-    asked = []
+def test_a_program_that_hangs_is_its_candidate_s_failure_and_makes_no_call_afterwards(gate: threading.Event, clock: Clock) -> None:
+    asked, hanging, left = [], [], threading.Semaphore(0)
 
     def reply(request: gl.Request) -> str:
         asked.append(request.messages[-1]["content"])
         return "a word"
 
-    lm = ScriptedLM(reply, name="task")
-    result = gl.evaluate(echo(gate, "two", "five", lm=lm), WORDS, feedback=lambda example, output: 1.0, workers=Workers(3, timeout=0.5))
+    def hangs() -> None:
+        hanging.append(True)
+        if len(hanging) == 2:
+            clock.pass_the_limit()
+
+    program = echo(gate, "two", "three", lm=ScriptedLM(reply, name="task"))
+    program.told = SimpleNamespace(hangs=hangs, left=left.release)
+    result = gl.evaluate(program, WORDS, feedback=lambda example, output: 1.0, workers=Workers(2, timeout=0.5))
     found = {rollout.failure.kind if rollout.failure else "" for rollout in result.rollouts}
     assert found == {"", "deadline"}
     scores = [None if rollout.value is None else rollout.value for rollout in result.rollouts]
-    assert scores == [1.0, 0.0, 1.0, 1.0, 0.0, 1.0]
+    assert scores == [1.0, 0.0, 0.0, 1.0, 1.0, 1.0], "both workers hang, and others take their place"
     hung = result.rollouts[1]
     assert hung.feedback is not None
     assert hung.feedback.text == "The program did not end within 0.5 s, and no model call was running."
     assert hung.usage.calls == 1
     gate.set()
-    time.sleep(0.2)
+    for _ in hanging:
+        assert left.acquire(timeout=60), "each goes on, and tries its second call"
     assert not [text for text in asked if "once more" in text]
 
 
-def test_a_rollout_that_waits_for_its_model_is_missing_never_a_score(gate: threading.Event) -> None:
+def test_a_rollout_that_waits_for_its_model_is_missing_never_a_score(gate: threading.Event, clock: Clock) -> None:
     def slow(request: gl.Request) -> str:
-        if "two" in request.messages[-1]["content"]:
+        if "six" in request.messages[-1]["content"]:
+            clock.go()
             gate.wait()
         return "a word"
 
     lm = ScriptedLM(slow, name="task")
-    result = gl.evaluate(echo(gate, lm=lm), WORDS, feedback=lambda example, output: 1.0, workers=Workers(6, timeout=0.5))
+    # it is tried a second time, which waits for the same call
+    result = gl.evaluate(echo(gate, lm=lm), WORDS, feedback=lambda example, output: 1.0, workers=Workers(1, timeout=1))
     (missing,) = [rollout for rollout in result.rollouts if rollout.missing]
     assert missing.failure is not None
     assert (missing.failure.kind, missing.failure.fault) == ("timeout", "world")
 
 
-def test_a_feedback_function_that_hangs_ends_the_run_and_names_the_example(gate: threading.Event, tmp_path: Path) -> None:
+def test_a_feedback_function_that_hangs_ends_the_run_and_names_the_example(gate: threading.Event, clock: Clock, tmp_path: Path) -> None:
     data = rows(8, 2)
 
     def judge(example: gl.Example, output: Any) -> float:
         if example["message"] == data[3]["message"]:
+            clock.pass_the_limit()
             gate.wait()
         return 1.0
 
@@ -104,7 +146,7 @@ def test_a_feedback_function_that_hangs_ends_the_run_and_names_the_example(gate:
             reflection_lm=reflector(),
             run=tmp_path / "run",
             budget=gl.Budget(rollouts=60),
-            workers=Workers(4, timeout=0.5),
+            workers=Workers(1, timeout=0.5),
         )
     assert "timeout=" in str(caught.value)
     with RunStore.read(tmp_path / "run") as store:
@@ -236,14 +278,15 @@ def test_feedback_that_blocks_the_loop_of_all_is_named_by_its_own_example(gate: 
     assert caught.value.example_id == gl.evaluate(echo(gate), WORDS[1:2], feedback=right).rollouts[0].key.example_id
 
 
-def test_code_whose_model_calls_are_not_seen_beforehand_is_missing_never_a_score(gate: threading.Event) -> None:
+def test_code_whose_model_calls_are_not_seen_beforehand_is_missing_never_a_score(gate: threading.Event, clock: Clock) -> None:
     def function(word: str, prompts: Any) -> str:
         if word == "two":
+            clock.pass_the_limit()
             gate.wait()
         return word
 
     wrapped = gl.wrap(function, prompts={"style": "Repeat the word."})
-    result = gl.evaluate(wrapped, WORDS, feedback=lambda example, output: 1.0, workers=Workers(6, timeout=0.5))
+    result = gl.evaluate(wrapped, WORDS, feedback=lambda example, output: 1.0, workers=Workers(1, timeout=0.5))
     assert [rollout.value for rollout in result.rollouts] == [1.0, None, 1.0, 1.0, 1.0, 1.0]
     failure = result.rollouts[1].failure
     assert failure is not None
