@@ -44,7 +44,8 @@ class Engine:
     ) -> None:
         self._spec = spec
         self.meter = Meter(budget, store.paid().total)
-        self.client = ModelClient(store, self.meter, Breaker(), allowed, spec.prices, earlier)
+        names = {spec.describe(lm).name for lm, _ in spec.reflectors.values()} if spec.drop_reflectors else ()
+        self.client = ModelClient(store, self.meter, Breaker(names), allowed, spec.prices, earlier)
         workers = spec.workers
         processes = workers.engine == "processes"
         # processes are ended by their own watch

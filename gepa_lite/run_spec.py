@@ -52,6 +52,7 @@ class RunSpec:
         contracts: what new texts must keep to.
         prices: of models, given by hand.
         starts: texts to start from beside the program's own.
+        drop_reflectors: whether a reflection model that is down is left out, so that the others go on; otherwise the run ends.
         procedure: takes the place of our own search; None for that.
     """
 
@@ -71,6 +72,7 @@ class RunSpec:
     prices: PriceTable = field(default_factory=PriceTable)
     procedure: Procedure | None = None
     starts: tuple[Start, ...] = ()
+    drop_reflectors: bool = False
 
     @property
     def splits(self) -> Mapping[str, Sequence[Example]]:

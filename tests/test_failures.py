@@ -247,20 +247,20 @@ def fail(breaker: Breaker, *keys: object) -> None:
 
 def test_after_a_success_it_takes_twelve_in_a_row() -> None:
     breaker = Breaker()
-    breaker.success("task")
+    breaker.success("task", "m")
     fail(breaker, *range(11))
-    breaker.success("task")
+    breaker.success("task", "m")
     fail(breaker, *range(11, 22))
     with pytest.raises(ModelsDownError, match="12 calls in a row"):
         fail(breaker, 22)
     with pytest.raises(ModelsDownError):
-        breaker.check("task")
+        breaker.check("task", "m")
 
 
 def test_a_call_that_fails_again_says_nothing_new() -> None:
     breaker = Breaker()
     fail(breaker, *[number % 4 for number in range(40)])
-    breaker.check("task")
+    breaker.check("task", "m")
     with pytest.raises(ModelsDownError, match="5 calls in a row"):
         fail(breaker, "another")
 

@@ -16,12 +16,13 @@ from gepa_lite.cli.app import app
 from gepa_lite.core.budget import Spend
 from gepa_lite.core.call import Usage
 from gepa_lite.core.events import ProposalStatus, Proposed
-from gepa_lite.errors import UsageError
+from gepa_lite.errors import ModelsDownError, UsageError
 from gepa_lite.insight.training_rows import training_rows
+from gepa_lite.lm.litellm_client import LiteLLM
 from gepa_lite.probing.outcome import Turns, outcome_of, rounds_needed, turns_of
 from gepa_lite.probing.variants import variants_of
 from gepa_lite.store.run_store import RunStore
-from gepa_lite.testing import ScriptedLM
+from gepa_lite.testing import OpenAIServer, ScriptedLM
 from tests import triage
 from tests.test_transitions import a_record
 
@@ -231,6 +232,39 @@ def test_a_model_that_was_hardly_ever_reached_does_not_lead_and_its_losses_are_s
     assert "down was lost to outages in 12 of 12 rounds: it could not be compared" in text
     assert "from down" not in text
     assert "the highest rate that its rounds bear out" in text
+
+
+def over_http(server: OpenAIServer, name: str, key: str) -> gl.LM:
+    return LiteLLM(f"openai/{name}", api_base=server.base_url, api_key=key, timeout=20.0, max_wait=0.01, max_attempts=2)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_model_whose_key_is_refused_drops_out_wherever_it_stands_and_the_others_go_on(place: int, tmp_path: Path) -> None:
+    with OpenAIServer(lambda messages: triage.reflect(gl.Request(tuple(messages))), api_key="sk-right") as server:
+        lms = [over_http(server, name, "sk-right") for name in ("one", "two")]
+        lms.insert(place, over_http(server, "refused", "sk-wrong"))
+        found = probe(tmp_path / "a", lms, rounds=5)
+        assert server.keys.count("sk-wrong") == 1, "it is asked no more"
+    names = [each.name for each in found.tried]
+    assert names.index("openai/refused") == place
+    assert found.stopped == "5 rounds were made"
+    refused = found.of("openai/refused")
+    assert (refused.asked, refused.lost) == (0, 5)
+    assert "refused is down: the first call failed (auth)" in refused.why_lost
+    assert "openai/refused was lost to outages in 5 of 5 rounds: it could not be compared (last: the reflection model" in str(found)
+    for name in ("openai/one", "openai/two"):
+        assert (found.of(name).asked, found.of(name).lost) == (5, 0)
+        assert found.of(name).refined
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")
+def test_a_probe_ends_with_the_error_once_every_key_is_refused(tmp_path: Path) -> None:
+    with OpenAIServer("<prompt>Anything.</prompt>", api_key="sk-right") as server:
+        lms = [over_http(server, name, "sk-wrong") for name in ("one", "two")]
+        with pytest.raises(ModelsDownError, match=r"the reflection model openai/(one|two) is down: the first call failed \(auth\)"):
+            probe(tmp_path / "a", lms)
+        assert server.calls == 2, "each was asked once"
 
 
 def test_where_nothing_was_refined_nothing_is_recommended() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 
 from gepa_lite.core.budget import Role
 from gepa_lite.errors import ModelError, ModelsDownError
@@ -16,51 +17,77 @@ by it: what is missing is then left out, or makes the verdict indecisive."""
 
 
 class Breaker:
-    """Counts failures in a row that are the world's fault, by role.
+    """Counts failures in a row that are the world's fault, by role, or where told so by reflection model.
 
-    A fault that waiting can't cure (wrong key, unknown model, refused request) opens it at once where no call of the role has ever succeeded. A call that failed before and fails again says nothing new:
+    A fault that waiting can't cure (wrong key, unknown model, refused request) opens it at once where no call has ever succeeded. A call that failed before and fails again says nothing new:
     rollouts that are tried once more, after all others, are not a row of their own.
+
+    Args:
+        reflectors: names of reflection models that are counted each for itself: one that is down is asked no more, whatever the others do, and only once all of them are the run ends.
     """
 
-    def __init__(self) -> None:
-        self._row: dict[Role, int] = {}
-        self._succeeded: set[Role] = set()
+    def __init__(self, reflectors: Collection[str] = ()) -> None:
+        self._reflectors = frozenset(reflectors)
+        self._row: dict[str, int] = {}
+        self._succeeded: set[str] = set()
         self._failed: set[str] = set()
-        self._open: dict[Role, ModelsDownError] = {}
+        self._open: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def check(self, role: Role) -> None:
-        """Raise the role's ``ModelsDownError`` if the breaker is open."""
-        with self._lock:
-            error = self._open.get(role)
-        if error is not None:
-            raise error
+    def check(self, role: Role, model: str) -> None:
+        """Refuse a call of what is down.
 
-    def success(self, role: Role) -> None:
-        """A call came back."""
+        Raises:
+            ModelsDownError: there is no other model for it.
+            ModelError: there is: this one is left out.
+        """
         with self._lock:
-            self._row[role] = 0
-            self._succeeded.add(role)
+            down, last = self._open.get(self._who(role, model)), self._last(role)
+        if down is not None:
+            raise ModelsDownError(down) if last else ModelError(f"{down}. It is asked no more in this session")
+
+    def success(self, role: Role, model: str) -> None:
+        """A call came back."""
+        who = self._who(role, model)
+        with self._lock:
+            self._row[who] = 0
+            self._succeeded.add(who)
 
     def failure(self, role: Role, model: str, error: ModelError, key: str) -> None:
-        """A call failed; raises once the role's models count as down.
+        """A call failed.
 
         Args:
             role: what it was for.
             model: who was asked.
             error: how it failed.
             key: tells the call from others.
+
+        Raises:
+            ModelsDownError: what could answer counts as down.
         """
         if error.fault != "world":
             return
+        who = self._who(role, model)
         with self._lock:
             if key in self._failed:
                 return
             self._failed.add(key)
-            self._row[role] = self._row.get(role, 0) + 1
-            hopeless = not error.retryable and role not in self._succeeded
-            if hopeless or self._row[role] >= (_LATER if role in self._succeeded else _AT_FIRST):
-                times = "the first call" if self._row[role] == 1 else f"{self._row[role]} calls in a row"
-                down = ModelsDownError(f"the {role} model {model} is down: {times} failed ({error.kind}): {error}")
-                self._open[role] = down
-                raise down from error
+            row = self._row[who] = self._row.get(who, 0) + 1
+            hopeless = not error.retryable and who not in self._succeeded
+            if not hopeless and row < (_LATER if who in self._succeeded else _AT_FIRST):
+                return
+            times = "the first call" if row == 1 else f"{row} calls in a row"
+            self._open[who] = f"the {role} model {model} is down: {times} failed ({error.kind}): {error}"
+            if self._last(role):
+                raise ModelsDownError(self._open[who]) from error
+
+    def _several(self, role: Role) -> bool:
+        return role == "reflection" and len(self._reflectors) > 1
+
+    def _who(self, role: Role, model: str) -> str:
+        """What is counted together."""
+        return f"{role} {model}" if self._several(role) else role
+
+    def _last(self, role: Role) -> bool:
+        """Whether nothing is left that could answer."""
+        return not self._several(role) or all(self._who(role, model) in self._open for model in self._reflectors)

@@ -131,13 +131,13 @@ class ModelClient:
         self._store.begin_call(call_id, role, name, completion.usage)
         self._store.save_completion(key, completion, role, seconds, call_id)
         self._meter.book(completion.usage)
-        self._breaker.success(role)
+        self._breaker.success(role, name)
         return completion
 
     def _pay(self, key: str, lm: LM, request: Request, role: Role, at: tuple[int, tuple[int | str, ...]]) -> Completion:
         info = self._prices.describe(lm)
         self._interrupted()
-        self._breaker.check(role)
+        self._breaker.check(role, info.name)
         if self._unsaved is not None:
             raise self._unsaved
         bound = call_bound(info, request)
@@ -161,7 +161,7 @@ class ModelClient:
                 # a reply that can't be kept is lost: no other call is paid for
                 self._unsaved = error
                 raise
-            self._breaker.success(role)
+            self._breaker.success(role, info.name)
             return completion
         finally:
             self._meter.settle(bound, spent)

@@ -145,6 +145,7 @@ def _spec(prepared: Prepared, variants: Sequence[Variant], rounds: int) -> Any:
         reflectors={variant.name: (Tempered(variant.lm, variant.temperature), 1.0) for variant in variants},
         search=search,
         procedure=Rounds(variants, rounds),
+        drop_reflectors=True,
     )
     if prepared.default_budget:
         size, checked = min(search.least_minibatch, len(spec.train)), len(spec.validation) + len(spec.pins)

@@ -70,7 +70,9 @@ class Rounds:
             if stop is not None:
                 return commit(trail, [stop], ports).state
             trail = commit(trail, [*made, StepEnded(plan.step)], ports, search.repeats)
-            check_outage(trail.state, made)
+            # a model that is down has dropped out, and the others go on
+            if all(item.event.status == "void" for item in made if isinstance(item.event, Proposed)):
+                check_outage(trail.state, made)
         return trail.state
 
     def _stop(self, state: RunState, course: Course, plan: StepPlan) -> Stopped | None:
