@@ -7,8 +7,12 @@ import socket
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ["GEPA_LITE_PROGRESS"] = "0"
+# what a test holds does not depend on how busy the machine is
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 for name in list(os.environ):
     if name.endswith("_API_KEY"):
         del os.environ[name]

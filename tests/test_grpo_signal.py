@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gepa_lite as gl
-from gepa_lite.baselines.grpo.backend import Course, Update
 from gepa_lite.baselines.grpo.procedure import GRPO
 from gepa_lite.baselines.grpo.rows import Episode, GroupBuilder, SampledCall
 from gepa_lite.baselines.grpo.settings import Training
@@ -20,7 +18,8 @@ from gepa_lite.baselines.grpo.signal import FLAT_IN_A_ROW, Signal, signal_of, st
 from gepa_lite.baselines.optimizer import Optimizer
 from gepa_lite.core.events import Proposed
 from gepa_lite.core.feedback import Objective
-from gepa_lite.lm.policy import Draw, Engine, Lora, PolicyLM, Sample
+from gepa_lite.lm.policy import Draw, PolicyLM
+from tests.letters_engine import LettersBackend, LettersEngine
 
 EXAMPLES = [{"text": f"text {place}", "label": "low"} for place in range(24)]
 
@@ -34,62 +33,14 @@ class Name(gl.Program):
         return self.label(text=text)
 
 
-class FakeEngine(Engine):
-    """Tokens are letters, a reply is what a function makes of the draw, and each update that has a gradient is another adapter."""
-
-    def __init__(self, reply: Callable[[Draw], str]) -> None:
-        super().__init__("fake")
-        self._reply, self.moves = reply, 0
-
-    window = 1 << 20  # type: ignore[assignment]
-    ends = (0,)  # type: ignore[assignment]
-
-    def load(self) -> None:
-        pass
-
-    def shape(self, lora: Lora, seed: int) -> None:
-        self.adapter = self.now()
-
-    def now(self) -> str:
-        return hashlib.sha256(str(self.moves).encode()).hexdigest()[:16]
-
-    def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-
-    def use(self, adapter: str, folder: Path | None) -> None:
-        self.adapter = adapter
-
-    def encode(self, messages: Any) -> tuple[int, ...]:
-        return tuple(ord(letter) for message in messages for letter in message["content"])
-
-    def decode(self, ids: Any) -> str:
-        return "".join(map(chr, ids[:-1]))
-
-    def ask(self, adapter: str, folder: Path | None, draw: Draw) -> Sample:
-        ids = (*map(ord, self._reply(draw)), 0)
-        return Sample(draw.prompt_ids, ids, (-0.5,) * len(ids))
-
-
-class FakeBackend:
-    def train(self, course: Course) -> None:
-        engine: Any = course.engine
-        for step in range(course.settings.steps):
-            first = step * course.settings.examples % len(course.example_ids)
-            rows = course.rows(step, course.example_ids[first : first + course.settings.examples])
-            engine.moves += any(row.advantage for row in rows)
-            engine.adapter = engine.now()
-            if not course.ended(Update(step, 0.25, 0.0, 0.0)):
-                return
-
-
 def trained(
     reply: Callable[[Draw], str], folder: Path, monkeypatch: pytest.MonkeyPatch, feedback: Any = None, **settings: Any
 ) -> gl.Result[Any]:
     monkeypatch.setattr("gepa_lite.lm.policy.lm.need", lambda *modules: None)
     training = Training(**{"steps": 6, "examples": 2, "group": 4, "validate_every": 3, **settings})
-    each = Optimizer("grpo", procedure=GRPO(training, backend=lambda calls: FakeBackend()))
+    each = Optimizer("grpo", procedure=GRPO(training, backend=lambda calls: LettersBackend()))
     judge = feedback or (lambda example, output: float(output.label == example["label"]))
-    program = Name(lm=PolicyLM(FakeEngine(reply), "fake"))
+    program = Name(lm=PolicyLM(LettersEngine(reply), "fake"))
     return each(program, EXAMPLES[:16], EXAMPLES[16:], feedback=judge, budget=gl.Budget(rollouts=10_000), run=folder)
 
 
@@ -154,8 +105,8 @@ def test_a_seed_that_is_never_readable_is_told_before_the_first_update_and_not_a
 ) -> None:
     order: list[str] = []
     reply = sampled(["none"])
-    plain = FakeBackend.train
-    monkeypatch.setattr(FakeBackend, "train", lambda self, course: (order.append("train"), plain(self, course))[1])
+    plain = LettersBackend.train
+    monkeypatch.setattr(LettersBackend, "train", lambda self, course: (order.append("train"), plain(self, course))[1])
     monkeypatch.setattr("gepa_lite.session.Session.notice", lambda self, text: (order.append(text), self.notices.append(text))[1])
     result = trained(reply, tmp_path, monkeypatch)
     (notice,) = told(result, "the seed's validation gave")

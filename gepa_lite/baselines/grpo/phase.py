@@ -28,6 +28,7 @@ from gepa_lite.search.stop import no_room, why_stop
 from gepa_lite.search.trail import Trail
 from gepa_lite.search.trial import spend_of
 from gepa_lite.search.validate import validate
+from gepa_lite.ship.atomic import write_atomically
 
 FIGURES = ("updates", "rows", "masked", "dropped", "groups", "flat_groups", "flat_updates")
 """What the record of a step says of its updates. ``flat``: without a gradient."""
@@ -107,7 +108,8 @@ class Phase:
         self.step = max(self.step, min(self.trail.state.next_step, self._first + self._length))
         if self.ending is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            done.write_text(json.dumps({"step": self.step}) + "\n")
+            write_atomically(done, json.dumps({"step": self.step}) + "\n")
+            self._book.clear()
         return self.trail
 
     def _warn(self) -> None:
@@ -158,6 +160,8 @@ class Phase:
         most = new * calls_of(self._program, settings)
         order = list(range(len(rows)))
         stream(search.seed, "rows", step).shuffle(order)
+        # a masked row takes no place from one that is trained
+        order.sort(key=lambda index: not rows[index].trained)
         kept = [rows[index] for index in drawn(len(rows), most, order)]
         self._pending = self._pending + spend_of(rollouts)
         self._ids += [example for example in example_ids if example not in self._ids]

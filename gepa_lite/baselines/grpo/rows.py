@@ -152,8 +152,11 @@ def relative(rewards: Sequence[float | None], *, scaled: bool = True) -> list[fl
         raise UsageError(f"rewards must be finite numbers, but got {known!r}.")
     if not known:
         return [None] * len(rewards)
+    if min(known) == max(known):
+        # by rounding, the mean of equal numbers may be another one
+        return [None if reward is None else 0.0 for reward in rewards]
     mean = math.fsum(known) / len(known)
-    spread = math.sqrt(math.fsum((reward - mean) ** 2 for reward in known) / (len(known) - 1)) if len(known) > 1 else 0.0
+    spread = math.sqrt(math.fsum((reward - mean) ** 2 for reward in known) / (len(known) - 1))
     divisor = spread + _TINY if scaled else 1.0
     return [None if reward is None else (reward - mean) / divisor for reward in rewards]
 

@@ -48,7 +48,7 @@ class Sample:
     @property
     def id(self) -> str:
         """Content hash."""
-        return content_hash([list(self.prompt_ids), list(self.completion_ids), list(self.logprobs)])[:24]
+        return content_hash([list(self.prompt_ids), list(self.completion_ids), list(self.logprobs)])
 
 
 def sample(model: Any, draws: Sequence[Draw], ends: Sequence[int], pad: int) -> list[Sample]:
