@@ -47,6 +47,8 @@ _PARTS = {
     "ui_recording",
     "ui_server",
     "utilization_task",
+    "weights_tables",
+    "weights_tasks",
 }
 
 

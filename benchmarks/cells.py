@@ -56,7 +56,7 @@ SLOTS = 8
 """Requests that a local model works on at once, and rollouts at once."""
 
 _CONTEXT = 4_096
-_PACKAGES = ("gepa", "xllamacpp", "dspy", "textgrad", "trace-opt")
+_PACKAGES = ("gepa", "xllamacpp", "dspy", "textgrad", "trace-opt", "torch", "transformers", "trl", "peft")
 
 
 @dataclass(frozen=True, order=True)
@@ -223,10 +223,11 @@ def _optimized(task: LocalTask, cell: Cell, splits: Splits, lm: LM) -> dict[str,
     )
     if not result.finished:
         raise InterruptedRunError(f"{cell.slug} was stopped before its end; the same command goes on with it.")
-    return _found(result, optimizer, folder)
+    return found_in(result, optimizer, folder)
 
 
-def _found(result: Result[Any], optimizer: baselines.Optimizer, folder: Path) -> dict[str, Any]:
+def found_in(result: Result[Any], optimizer: baselines.Optimizer, folder: Path) -> dict[str, Any]:
+    """What a run that has ended with a test set found: its settings, figures, leads and scores by test example, and its prompts."""
     course = course_of(folder, result)
     tested, test, validation = result.state.tested, result.test, result.validation
     assert tested is not None

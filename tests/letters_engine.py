@@ -33,6 +33,7 @@ class LettersEngine(Engine):
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True)
+        (folder / "policy.json").write_text("{}")
 
     def use(self, adapter: str, folder: Path | None) -> None:
         self.adapter = adapter

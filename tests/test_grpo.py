@@ -29,8 +29,9 @@ from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.rollout import Rollout, RolloutKey
 from gepa_lite.errors import UsageError
 from gepa_lite.lm.policy import Draw, Engine, Sample, engine_of, need, open_policy
-from gepa_lite.lm.policy.engine import BASE, read_card
-from gepa_lite.lm.protocol import Completion, LMInfo, Request
+from gepa_lite.lm.policy.checkpoints import newest_checkpoint
+from gepa_lite.lm.policy.engine import BASE, Lora, read_card
+from gepa_lite.lm.protocol import Completion, LMInfo, Params, Request
 from gepa_lite.testing import ScriptedLM
 
 
@@ -202,7 +203,7 @@ def test_who_has_a_reply_asks_on_while_the_next_batch_is_sampled() -> None:
                 assert waiting.acquire(timeout=30)
         return [Sample(draw.prompt_ids, (draw.seed,), (0.0,)) for draw in draws]
 
-    engine.sampler = sample
+    engine.sampler, engine.training = sample, BASE
 
     def ask(seed: int) -> int:
         return engine.ask(BASE, None, Draw((1,), 1, seed=seed)).completion_ids[0]
@@ -271,6 +272,68 @@ def test_what_ships_is_an_adapter_that_opens_anywhere_and_prompts_that_load(lett
     assert Marks(lm=lm).load(bundle).prompts == {name: text for name, text in result.prompts.items() if name != WEIGHTS}
 
 
+def test_a_checkpoint_that_was_not_written_to_its_end_is_passed_over(tmp_path: Path) -> None:
+    for name, text in (
+        ("checkpoint-4", '{"global_step": 4}'),
+        ("checkpoint-8", '{"global_st'),
+        ("checkpoint-12", None),
+        ("checkpoint-new", "{}"),
+    ):
+        (tmp_path / name).mkdir()
+        if text is not None:
+            (tmp_path / name / "trainer_state.json").write_text(text)
+    assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-4")
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(400)
+def test_weights_in_training_come_back_after_others_were_asked_for(letters: str, tmp_path: Path) -> None:
+    engine = Engine(letters.removeprefix("policy/"))
+    engine.shape(Lora(4, 8, 0.0), 0)
+    engine.save(tmp_path / "first")
+    first = engine.adapter
+    for name, parameter in engine.model.named_parameters():
+        if "lora_B" in name:
+            parameter.data.fill_(0.25)
+    engine.mark()
+    trained = engine.training
+    for adapter, folder in (("base", None), (first, tmp_path / "first"), ("base", None)):
+        engine.use(adapter, folder)
+        assert engine.now() != trained
+    assert trained is not None
+    engine.use(trained, None)
+    assert engine.now() == trained
+    with pytest.raises(UsageError, match="in training"):
+        engine.shape(Lora(2, 8, 0.0), 0)
+    engine.use("base", None)
+    engine.unmark()
+    assert engine.training is None
+    assert engine.now() == trained
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(400)
+def test_a_judge_on_the_model_itself_leaves_the_training_as_it_is(letters: str, tmp_path: Path) -> None:
+    from benchmarks.rl_task import Marks, feedback, rows
+
+    data = rows(40, 1)
+    request = Request(({"role": "user", "content": "abc !!"},), Params(max_tokens=8))
+
+    def judged(example: Any, output: Any) -> Any:
+        open_policy(letters.removeprefix("policy/")).complete(request)
+        return feedback(example, output)
+
+    made = []
+    for name, judge in (("alone", feedback), ("judged", judged)):
+        grpo = optimizer("grpo", steps=3, examples=2, group=4, validate_every=1, micro_batch=17, max_tokens=8)
+        given: dict[str, Any] = {"feedback": judge, "budget": gl.Budget(rollouts=5_000), "workers": 8}
+        made.append(grpo(Marks(lm=letters), data[:20], data[20:], run=tmp_path / name, **given))
+    assert [len(result.candidates) for result in made] == [4, 4]
+    assert [member.candidate.texts[WEIGHTS] for member in made[0].candidates] == [
+        member.candidate.texts[WEIGHTS] for member in made[1].candidates
+    ]
+
+
 @pytest.mark.heavy
 @pytest.mark.timeout(400)
 def test_prompts_and_weights_are_improved_in_turns_and_a_resume_adds_nothing(letters: str, tmp_path: Path) -> None:
@@ -299,7 +362,8 @@ def test_the_benchmarks_run_at_a_tiny_size(name: str) -> None:
     if name == "gpu_rl":
         assert len(report.extra["outcomes"][0]["validation_course"]) == 3
     else:
-        assert {outcome["optimizer"]: outcome["training_seconds"] > 0 for outcome in report.extra["outcomes"]} == {
+        assert {outcome["optimizer"]: outcome.get("training_seconds", 0) > 0 for outcome in report.extra["outcomes"]} == {
+            "by_hand": False,
             "grpo": True,
             "best_of_n": False,
             "few_shot": False,

@@ -190,7 +190,7 @@ class PolicyEngine:
         return PolicyLM(
             learner.engine,
             name,
-            learner.engine.adapter,
+            learner.engine.training or learner.engine.adapter,
             temperature=training.temperature,
             max_tokens=training.max_tokens,
             keep=learner.keep,

@@ -19,7 +19,7 @@ from gepa_lite.core.budget import Spend
 from gepa_lite.core.call import Usage
 from gepa_lite.core.events import Proposed, StepEnded, Stopped
 from gepa_lite.core.seeds import stream
-from gepa_lite.lm.policy.engine import BASE
+from gepa_lite.lm.policy.engine import BASE, is_adapter
 from gepa_lite.search.loop import commit
 from gepa_lite.search.plan import StepPlan
 from gepa_lite.search.state import Member
@@ -148,7 +148,9 @@ class Phase:
             raise _NoRoom(stop)
         self._book.begin(step, step - 2 * settings.validate_every)
         candidate = self._parent.candidate.replace({WEIGHTS: self._program.engine.adapter + SAMPLED})
-        samples = range(step * settings.group, (step + 1) * settings.group)
+        # a later cycle may train the same candidate: it samples anew, since what an earlier one sampled is dropped
+        update = self._first * settings.validate_every + step
+        samples = range(update * settings.group, (update + 1) * settings.group)
         found = self._course.ports.evaluate(candidate, example_ids, samples=samples, priority=(0, self.step))
         rollouts = [rollout for row in found for rollout in row]
         episodes = [self._book.episode(rollout) for rollout in rollouts]
@@ -198,7 +200,7 @@ class Phase:
         """Record the weights as they are; whether to go on."""
         engine, search, course = self._program.engine, self._course.search, self._course
         adapter = engine.now()
-        if not (self._adapters / adapter).exists():
+        if not is_adapter(self._adapters / adapter):
             engine.save(self._adapters / adapter)
         if self.step >= self.trail.state.next_step:
             self._commit(adapter)

@@ -11,7 +11,7 @@ from gepa_lite.baselines.grpo.settings import Training
 from gepa_lite.core.example import Example
 from gepa_lite.errors import UsageError
 from gepa_lite.lm.policy.draws import Sample
-from gepa_lite.lm.policy.engine import BASE, Engine
+from gepa_lite.lm.policy.engine import BASE, Engine, is_adapter
 from gepa_lite.lm.policy.lm import PolicyLM
 from gepa_lite.lm.protocol import LM
 from gepa_lite.program.optimizable import Execution, Optimizable, Part
@@ -107,7 +107,7 @@ class Trainable:
         adapter = self._weights.removesuffix(SAMPLED)
         sampled = adapter != self._weights
         kept = self._folder / adapter
-        folder = kept if adapter != BASE and kept.exists() else None
+        folder = kept if adapter != BASE and is_adapter(kept) else None
         name = self.name_of_base if folder is None else str(kept)
         if not sampled:
             return PolicyLM(self.engine, name, adapter, folder)

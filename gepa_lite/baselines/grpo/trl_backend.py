@@ -67,6 +67,7 @@ class TRLBackend:
                 trainer.train(resume_from_checkpoint=newest_checkpoint(course.folder))
             finally:
                 course.engine.sampler = None
+                course.engine.unmark()
                 course.engine.model.eval()
                 if "ref" in course.engine.model.peft_config:
                     course.engine.model.delete_adapter("ref")
@@ -83,6 +84,8 @@ class _Feed:
         ids = list(dict.fromkeys(prompts))
         course, pad = self._course, self._course.engine.tokenizer.pad_token_id
         rows = course.rows(int(trainer.state.global_step), ids)
+        # a judge may have asked the model itself
+        _bring_back(course)
         batch = blocks(rows, len(prompts), self._block, pad)
         course.engine.model.train()
         self.started = clock()
@@ -93,6 +96,12 @@ class _Feed:
             "env_mask": [[int(row.trained)] * len(row.completion_ids) for row, _ in batch],
             "advantage": [reward for _, reward in batch],
         }
+
+
+def _bring_back(course: Course) -> None:
+    """The weights in training, for the trainer to change or to keep."""
+    if course.engine.training is not None:
+        course.engine.use(course.engine.training, None)
 
 
 def blocks(rows: Sequence[Row], count: int, block: int, pad: int) -> list[tuple[Row, float]]:
@@ -174,17 +183,18 @@ def _callback(course: Course, feed: _Feed) -> Any:
             self._seconds = 0.0
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-            course.engine.adapter = course.engine.now()
+            course.engine.mark()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
             self._seconds = clock() - feed.started
-            course.engine.adapter = course.engine.now()
+            course.engine.mark()
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
             if logs and "loss" in logs:
                 update = Update(state.global_step - 1, float(logs["loss"]), float(logs.get("grad_norm", math.nan)), self._seconds)
                 if not course.ended(update):
                     control.should_training_stop = True
+                _bring_back(course)
 
         # the trainer prints its figures otherwise
         def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:

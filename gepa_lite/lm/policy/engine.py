@@ -68,14 +68,17 @@ class Engine:
         self.tokenizer: Any = None
         self.lora: Lora | None = None
         self.adapter = BASE
+        self.training: str | None = None
+        """The adapter in training, by a hash of its weights as they are; None where none is trained."""
         self.sampler: Callable[[Sequence[Draw]], list[Sample]] | None = None
-        """Samples in place of the model while it is trained; None for the model itself."""
+        """Samples in place of the model with the adapter in training; None for the model itself."""
         self._lock = threading.RLock()
         self._queue: list[tuple[str, Path | None, Draw, _Answer]] = []
         self._turn = threading.Condition()
         self._serving = False
         self._encoding = threading.Lock()
         self._window: int | None = None
+        self._aside: Mapping[str, Any] = {}
 
     def open_tokenizer(self) -> None:
         """Load the tokenizer, once, and not the weights: enough for ``encode`` and ``decode``.
@@ -134,9 +137,17 @@ class Engine:
         Args:
             lora: its shape.
             seed: of its random half.
+
+        Raises:
+            UsageError: the extra is missing, or another adapter is in training.
         """
         self.load()
         need("peft")
+        if self.training is not None:
+            raise UsageError(
+                f"the adapter {self.training} of {self.base} is in training, and one of another shape can't take its place: "
+                "let modules and judges use the model itself or adapters of the same Training(lora=), or another base."
+            )
         peft, torch = import_module("peft"), import_module("torch")
         with self._lock:
             if hasattr(self.model, "peft_config"):
@@ -165,23 +176,36 @@ class Engine:
             digest.update(tensor.float().numpy().tobytes())
         return digest.hexdigest()[:16]
 
+    def mark(self) -> None:
+        """Say that the adapter on the model is in training, its weights as they are now: where others are asked for meanwhile, they are kept, and ``use`` brings them back."""
+        self.adapter = self.training = self.now()
+
+    def unmark(self) -> None:
+        """End the training with its last weights on the model."""
+        if self.training is not None:
+            self.use(self.training, None)
+            self.training, self._aside = None, {}
+
     def _lora(self) -> dict[str, Any]:
         assert self.lora is not None
         return asdict(self.lora)
 
     def save(self, folder: Path) -> None:
-        """Write the adapter as it is, with what names its base: a folder that ``policy/`` opens."""
+        """Write the adapter as it is, with what names its base: a folder that ``policy/`` opens. The card comes last, so that a folder with one is whole."""
         folder.mkdir(parents=True, exist_ok=True)
-        import_module("safetensors.torch").save_file(dict(self.state()), folder / _WEIGHTS)
         card = {"base": self.base, "adapter": self.now(), "lora": self._lora()}
-        (folder / _CARD).write_text(json.dumps(card, indent=2) + "\n")
+        whole = {name: folder / f"{name}.part" for name in (_WEIGHTS, _CARD)}
+        import_module("safetensors.torch").save_file(dict(self.state()), whole[_WEIGHTS])
+        whole[_CARD].write_text(json.dumps(card, indent=2) + "\n")
+        for name, path in whole.items():
+            path.replace(folder / name)
 
     def use(self, adapter: str, folder: Path | None) -> None:
         """Bring an adapter onto the model.
 
         Args:
             adapter: its hash, or ``BASE``.
-            folder: where ``save`` wrote it; None for ``BASE`` and for the one that is on the model.
+            folder: where ``save`` wrote it; None for ``BASE``, for the one that is on the model and for the one in training.
 
         Raises:
             UsageError: the folder holds another one, or one of another base.
@@ -189,6 +213,12 @@ class Engine:
         with self._lock:
             self.load()
             if adapter == self.adapter:
+                return
+            if self.adapter == self.training:
+                self._aside = self.state()
+            if adapter == self.training:
+                self._put(self._aside)
+                self.adapter = adapter
                 return
             if adapter == BASE:
                 for name, parameter in self.model.named_parameters():
@@ -204,9 +234,11 @@ class Engine:
             lora = Lora(**{**card["lora"], "targets": tuple(card["lora"]["targets"])})
             if self.lora != lora or not hasattr(self.model, "peft_config"):
                 self.shape(lora, 0)
-            tensors = import_module("safetensors.torch").load_file(folder / _WEIGHTS)
-            import_module("peft").set_peft_model_state_dict(self.model, tensors, adapter_name="default")
+            self._put(import_module("safetensors.torch").load_file(folder / _WEIGHTS))
             self.adapter = adapter
+
+    def _put(self, tensors: Mapping[str, Any]) -> None:
+        import_module("peft").set_peft_model_state_dict(self.model, dict(tensors), adapter_name="default")
 
     def encode(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """Messages as the tokens that the model's own chat template makes of them."""
@@ -275,7 +307,9 @@ class Engine:
             training = self.model.training
             self.model.eval()
             try:
-                found = self.sampler(draws) if self.sampler else sample(self.model, draws, self.ends, self.tokenizer.pad_token_id)
+                # it has the weights in training alone
+                sampler = self.sampler if self.adapter == self.training else None
+                found = sampler(draws) if sampler else sample(self.model, draws, self.ends, self.tokenizer.pad_token_id)
             finally:
                 self.model.train(training)
         except Exception as error:
@@ -324,7 +358,7 @@ def read_card(folder: Path) -> dict[str, Any]:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a folder holds an adapter."""
+    """Whether a folder holds an adapter that was written to its end."""
     return (folder / _CARD).exists()
 
 
