@@ -15,7 +15,7 @@ from gepa_lite.core.budget import Budget
 from gepa_lite.core.events import Merged, RunStarted, SeedValidated, StepEnded, Validated
 from gepa_lite.search.front import prune
 from gepa_lite.search.frontier import front_of
-from gepa_lite.search.merge import ancestors, plan_merge
+from gepa_lite.search.merge import MergePlan, ancestors, plan_merge
 from gepa_lite.search.search import Search
 from gepa_lite.search.state import RunState
 
@@ -141,6 +141,77 @@ def test_the_pair_with_the_largest_gain_is_planned(seed: int) -> None:
     else:
         assert gains[plan.parents] == pytest.approx(best)
         assert best >= 2 / 12 - 1e-9
+
+
+def lineages(draw: random.Random) -> RunState:
+    """A random pool: lineages that part and join, texts that come back, values below zero, validations that ended early."""
+    width, scores = draw.randint(2, 10), draw.choice(((-2.0, 0.0, 0.5, 1.0), (-2.0, 1.0)))
+
+    def values() -> list[float | None]:
+        return list(draw.choices(scores, k=width))
+
+    lines: list[Any] = []
+    count = draw.randint(3, 12)
+    for index in range(1, count):
+        several = index < count - 1 and index > 1 and draw.random() < 0.2
+        parents = tuple(sorted(draw.sample(range(index), 2 if several else 1)))
+        changed = {module: f"{module.upper()}{draw.randint(0, 3)}" for module in draw.sample("abc", draw.randint(1, 2))}
+        row = values()
+        if draw.random() < 0.15:
+            row[width // 2 :] = [None] * (width - width // 2)
+        lines.append((parents, changed, row))
+    return pool(lines, [-2.0] * width if draw.random() < 0.7 else values(), {"a": "A0", "b": "B0", "c": "C0"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["paper", "complementary"])
+def test_plans_keep_every_rule_of_the_paper(kind: str) -> None:
+    planned = 0
+    for seed in range(400):
+        state, search = lineages(random.Random(seed)), Search(merge=kind, seed=seed)
+        plan = plan_merge(state, search, state.next_step)
+        assert plan == plan_merge(state, search, state.next_step), "a pure function"
+        if plan is not None:
+            planned += 1
+            check_plan(plan, state, search)
+    assert planned >= 30
+
+
+def check_plan(plan: MergePlan, state: RunState, search: Search) -> None:
+    """The rules of papers GEPA §1.4, read anew."""
+    older, newer = plan.parents
+    front = front_of(state, search)
+    assert {older, newer} <= set(front.members[prune(front) > 0].tolist()), "both survive the pruning"
+    lines = ancestors(state.pool, older), ancestors(state.pool, newer)
+    assert older < newer
+    assert older not in lines[1]
+    assert newer not in lines[0]
+    assert plan.ancestor in lines[0] & lines[1]
+    means = {index: state.pool[index].mean for index in (plan.ancestor, older, newer)}
+    assert means[plan.ancestor] <= min(means[older], means[newer])  # type: ignore[operator, type-var]
+    base, one, two = (state.pool[index].candidate.texts for index in (plan.ancestor, older, newer))
+    assert any(one[module] != two[module] and base[module] in (one[module], two[module]) for module in base), "desirable"
+    for module, text in plan.child.texts.items():
+        if one[module] == two[module]:
+            expected = {one[module]}
+        elif base[module] in (one[module], two[module]):
+            expected = {one[module], two[module]} - {base[module]}
+        elif means[older] == means[newer]:
+            expected = {one[module], two[module]}
+        else:
+            expected = {(one if means[older] > means[newer] else two)[module]}  # type: ignore[operator]
+        assert text in expected, module
+        assert text == state.pool[plan.sources[module]].candidate.texts[module]
+    assert plan.child.id not in {member.candidate.id for member in state.pool}
+    width = state.table.array.shape[1]
+    places = [int(example[1:]) for example in plan.example_ids]
+    assert len(set(places)) == len(places) == min(5, width)
+    rows = state.table.array[[older, newer]]
+    assert plan.before == tuple(tuple(row[places].tolist()) for row in rows)
+    ties = int((rows[0] == rows[1]).sum())
+    for better, worse in (rows, rows[::-1]):
+        won, chosen = better > worse, int((better > worse)[places].sum())
+        assert chosen >= min(2, int(won.sum())), "two that each parent wins"
+        assert chosen <= 2 or ties < min(5, width), "and more only where ties are too few"
 
 
 def test_nothing_is_planned_before_the_paper_would() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from gepa_lite.session import Session
 from gepa_lite.store.memory import MemoryStore
 from gepa_lite.testing import ScriptedLM
 from tests.test_windows import Watch, boundaries
-from tests.triage import Triage, answer, reflect, rows
+from tests.triage import RULES, Triage, reflect, rows
 
 RANGE = (-2.0, 3.0)
 REPLIES = (
@@ -55,12 +56,18 @@ def draw_of(*parts: str) -> int:
 
 
 class Hostile(Triage):
-    """Scores of any value in a range that has zero inside, by the reply alone."""
+    """Each module is right where the last two rules of its own prompt say it, so that lineages part; wrong answers get any value of a range that has zero inside."""
+
+    def forward(self, message: str) -> gl.Outputs:
+        gist = self.gist(message=message).gist
+        return gl.Outputs(gist=gist, urgency=self.route(message=message, gist=gist).urgency)
 
     def feedback(self, example: gl.Example, output: gl.Outputs, trace: gl.Trace) -> gl.Feedback:
-        right = output.urgency == example["urgency"]
-        wrong = RANGE[0] + draw_of(example["message"], output.urgency) % 5
-        return gl.Feedback(RANGE[1] if right else min(wrong, RANGE[1] - 1.0), "right" if right else f"RULE:{example['kind']}")
+        kind = example["kind"]
+        right = {"gist": kind in output.gist, "route": output.urgency == example["urgency"]}
+        luck = draw_of(example["message"], output.urgency, output.gist) % 4 / 2
+        score = RANGE[1] if all(right.values()) else RANGE[0] + 1.5 * sum(right.values()) + luck
+        return gl.Feedback(score, "", modules={module: "right" if good else f"RULE:{kind}" for module, good in right.items()})
 
 
 def run(
@@ -70,7 +77,7 @@ def run(
 
     def says(request: gl.Request) -> str:
         text = request.messages[0]["content"]
-        choice = draw_of(str(seed), text) % (2 * len(REPLIES))
+        choice = draw_of(str(seed), text) % (3 * len(REPLIES))
         if choice < len(REPLIES):
             return REPLIES[choice]
         return reflect(request) if "<current>" in text else REPLIES[0]
@@ -78,9 +85,15 @@ def run(
     def task(request: gl.Request) -> Any:
         # an outage that never ends: missing, never a zero; one example in nine of the training set
         user = request.messages[-1]["content"]
-        if "of 1" in user and draw_of(str(seed), user.partition("gist")[0]) % 9 == 0:
+        message = re.search(r"number \d+ of 1\b", user)
+        if message and draw_of(str(seed), message[0]) % 9 == 0:
             return ModelConnectionError("no answer")
-        return answer(request)
+        system = request.messages[0]["content"]
+        kind = next(kind for kind in RULES if f" {kind} " in user)
+        known = kind in re.findall(r"rule (\w+)", system)[-2:]
+        if "urgent" not in system:
+            return f"a {kind}" if known else "something"
+        return RULES[kind] if known else ("low", "medium")[len(user) % 2]
 
     prepared = api.prepare(
         Hostile(lm=ScriptedLM(task, name="task")),
