@@ -23,7 +23,7 @@ from gepa_lite.baselines.grpo.rows import Row
 from gepa_lite.baselines.grpo.samples import SampleBook, drawn
 from gepa_lite.baselines.grpo.settings import Training
 from gepa_lite.baselines.grpo.trainable import WEIGHTS, Trainable
-from gepa_lite.baselines.grpo.trl_backend import blocks
+from gepa_lite.baselines.grpo.trl_backend import VLLMSampler, blocks
 from gepa_lite.core.call import Call, Trace
 from gepa_lite.core.feedback import Feedback
 from gepa_lite.core.rollout import Rollout, RolloutKey
@@ -270,6 +270,25 @@ def test_what_ships_is_an_adapter_that_opens_anywhere_and_prompts_that_load(lett
     bundle = result.save(tmp_path / "marks.json")
     assert json.loads(bundle.read_text())["candidate"][WEIGHTS] == result.prompts[WEIGHTS]
     assert Marks(lm=lm).load(bundle).prompts == {name: text for name, text in result.prompts.items() if name != WEIGHTS}
+
+
+def test_vllm_samples_what_is_drawn_at_the_trainings_temperature_and_keeps_to_a_modules_bound() -> None:
+    asked: list[list[list[int]]] = []
+
+    def generate(prompts: list[list[int]], images: None, num_generations: int) -> Any:
+        asked.append(prompts)
+        return prompts, [[7, 8, 9] for _ in prompts], [[[-0.1], [None], [-0.3]] for _ in prompts], {}
+
+    sampler = VLLMSampler(SimpleNamespace(generate=generate), 0.7, lambda draws: [Sample(draw.prompt_ids, (0,), (0.0,)) for draw in draws])
+    draws = [Draw((1,), 9, 0.7), Draw((2,), 9, 0.0), Draw((3,), 2, 0.7), Draw((4,), 9, 0.7, 0.9)]
+    found = sampler(draws)
+    assert asked == [[[1], [3]]]
+    assert [each.prompt_ids for each in found] == [draw.prompt_ids for draw in draws]
+    assert [each.completion_ids for each in found] == [(7, 8, 9), (0,), (7, 8), (0,)]
+    assert [len(each.logprobs) for each in found] == [3, 1, 2, 1]
+    assert math.isnan(found[0].logprobs[1])
+    assert sampler(draws[1:2])[0].completion_ids == (0,)
+    assert len(asked) == 1, "vLLM is not called for nothing"
 
 
 def test_a_checkpoint_that_was_not_written_to_its_end_is_passed_over(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -62,7 +62,7 @@ class TRLBackend:
             # it prints every figure of every update
             trainer.remove_callback(import_module("transformers").PrinterCallback)
             if settings.vllm is not None:
-                course.engine.sampler = _VLLM(trainer)
+                course.engine.sampler = VLLMSampler(trainer.vllm_generation, settings.temperature, course.engine.sample)
             try:
                 trainer.train(resume_from_checkpoint=newest_checkpoint(course.folder))
             finally:
@@ -203,17 +203,34 @@ def _callback(course: Course, feed: _Feed) -> Any:
     return Told()
 
 
-class _VLLM:
-    """Samples by the trainer's vLLM, whose weights it keeps at those in training."""
+class VLLMSampler:
+    """Samples by the trainer's vLLM, whose weights it keeps at those in training. It knows one temperature, the training's: other draws, as those of a validation, are left to the model.
 
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+    Args:
+        generation: the trainer's ``vllm_generation``.
+        temperature: of the training.
+        otherwise: samples what vLLM does not.
+    """
+
+    def __init__(self, generation: Any, temperature: float, otherwise: Callable[[Sequence[Draw]], list[Sample]]) -> None:
+        self._generation, self._temperature, self._otherwise = generation, temperature, otherwise
 
     def __call__(self, draws: Sequence[Draw]) -> list[Sample]:
+        """One sample a draw, in order."""
+        apart = [(draw.temperature, draw.top_p) != (self._temperature, 1.0) for draw in draws]
+        by_vllm = iter(self._sampled([draw for draw, other in zip(draws, apart, strict=True) if not other]))
+        rest = [draw for draw, other in zip(draws, apart, strict=True) if other]
+        by_model = iter(self._otherwise(rest) if rest else [])
+        return [next(by_model if other else by_vllm) for other in apart]
+
+    def _sampled(self, draws: Sequence[Draw]) -> list[Sample]:
+        if not draws:
+            return []
         prompts = [list(draw.prompt_ids) for draw in draws]
-        _, completions, logprobs, _ = self._trainer.vllm_generation.generate(prompts=prompts, images=None, num_generations=1)
-        rows = zip(draws, completions, logprobs, strict=True)
-        return [
-            Sample(draw.prompt_ids, tuple(ids), tuple(math.nan if value[0] is None else float(value[0]) for value in values))
-            for draw, ids, values in rows
-        ]
+        _, completions, logprobs, _ = self._generation.generate(prompts=prompts, images=None, num_generations=1)
+        made = []
+        for draw, ids, values in zip(draws, completions, logprobs, strict=True):
+            # its bound is the training's, and a module's own may be lower
+            kept = [math.nan if value[0] is None else float(value[0]) for value in values][: draw.max_tokens]
+            made.append(Sample(draw.prompt_ids, tuple(ids[: draw.max_tokens]), tuple(kept)))
+        return made

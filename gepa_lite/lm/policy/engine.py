@@ -309,7 +309,7 @@ class Engine:
             try:
                 # it has the weights in training alone
                 sampler = self.sampler if self.adapter == self.training else None
-                found = sampler(draws) if sampler else sample(self.model, draws, self.ends, self.tokenizer.pad_token_id)
+                found = (sampler or self.sample)(draws)
             finally:
                 self.model.train(training)
         except Exception as error:
@@ -318,6 +318,10 @@ class Engine:
         else:
             for (*_, answer), each in zip(chosen, found, strict=True):
                 answer.give(each)
+
+    def sample(self, draws: Sequence[Draw]) -> list[Sample]:
+        """Sample replies by the model as it is."""
+        return sample(self.model, draws, self.ends, self.tokenizer.pad_token_id)
 
 
 class _Answer:
