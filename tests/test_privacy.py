@@ -274,6 +274,15 @@ def test_purge_drops_the_bytes_and_keeps_scores_prompts_and_costs(copied: Path, 
     assert (again.rollouts, again.replies, again.examples) == (0, 0, 0)
 
 
+def test_purge_drops_what_a_training_sampled(copied: Path) -> None:
+    folder = copied / "training" / "samples"
+    folder.mkdir(parents=True)
+    (folder / "3.jsonl").write_text("\n[[1, 2], [3], [-0.5]]")
+    assert gl.purge(copied).samples == 1
+    assert not list(folder.iterdir())
+    assert gl.purge(copied).samples == 0
+
+
 def test_a_live_run_is_not_purged(copied: Path) -> None:
     with RunStore.open(copied), pytest.raises(RunLockedError):
         gl.purge(copied)

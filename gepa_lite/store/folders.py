@@ -14,6 +14,8 @@ from gepa_lite.store.schema import FILE_NAME
 
 ROOT_VARIABLE = "GEPA_LITE_RUNS"
 _ROOT_NAME = "gepa_runs"
+TRAINING_SAMPLES = Path("training") / "samples"
+"""Where a run that trains weights keeps the tokens that it sampled until it needs them no more, in its folder."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from gepa_lite.errors import StoreError
 from gepa_lite.store.bare import bare_event, bare_rollout
 from gepa_lite.store.codec import ROLLOUT, decode_event, encode_event, encode_value
-from gepa_lite.store.folders import find_run
+from gepa_lite.store.folders import TRAINING_SAMPLES, find_run
 from gepa_lite.store.json_text import decode_value
 from gepa_lite.store.lock import RunLock, refuse_network
 from gepa_lite.store.private_store import PURGED_KEY
@@ -33,6 +33,7 @@ class Purged:
         replies: of models.
         questions: to reflection models.
         examples: of all splits.
+        samples: files of what a training of weights sampled.
         bytes_before: of the run's file with its log.
         bytes_after: likewise.
     """
@@ -42,6 +43,7 @@ class Purged:
     replies: int
     questions: int
     examples: int
+    samples: int
     bytes_before: int
     bytes_after: int
 
@@ -54,6 +56,8 @@ class Purged:
 
 def purge(run: str | Path) -> Purged:
     """Drop the messages and inputs of a run for good; its scores, prompts and costs are kept. A second time changes nothing.
+
+    A training of weights that was broken off can't go on afterwards, since what it sampled is gone too.
 
     The file is written anew, so that the bytes are gone from it and from its log. Copies elsewhere (reports, exports, back-ups, what a file system keeps of deleted blocks) are not reached.
 
@@ -78,7 +82,7 @@ def purge(run: str | Path) -> Purged:
             bring_up_to_date(connection)
             counts = _drop(connection)
             _write_anew(connection, path)
-        return Purged(folder, *counts, before, _size(path))
+        return Purged(folder, *counts, _drop_samples(folder / TRAINING_SAMPLES), before, _size(path))
     except sqlite3.Error as error:
         raise store_error(error, path, "write") from error
     finally:
@@ -111,6 +115,14 @@ def _drop(connection: sqlite3.Connection) -> tuple[int, int, int, int]:
         connection.execute("ROLLBACK")
         raise
     return rollouts, replies, questions, examples
+
+
+def _drop_samples(folder: Path) -> int:
+    """What a training that was broken off, or that the budget ended, keeps to go on."""
+    found = list(folder.glob("*.jsonl"))
+    for path in found:
+        path.unlink()
+    return len(found)
 
 
 def _without_pins(value: Any) -> Any:

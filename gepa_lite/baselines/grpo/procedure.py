@@ -27,6 +27,7 @@ from gepa_lite.search.state import Member, RunState
 from gepa_lite.search.step import Course, take_step
 from gepa_lite.search.stop import no_room, why_stop
 from gepa_lite.search.trail import Trail
+from gepa_lite.store.folders import TRAINING_SAMPLES
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class GRPO:
         if self.backend is None:
             need()
         adapters = (folder / "adapters").absolute()
-        book = SampleBook(folder / "training" / "samples")
+        book = SampleBook(folder / TRAINING_SAMPLES)
         program = Trainable(spec.program, self.training, adapters, book.keep)
         if spec.workers.engine == "processes":
             program.sendable()  # says that it is not
