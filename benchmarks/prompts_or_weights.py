@@ -49,7 +49,7 @@ def run(options: Options) -> Report:
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--optimizers", default=OPTIMIZERS)
     parser.add_argument("--rollouts", type=int, default=200)
-    parser.add_argument("--proposals", type=int, default=10)
+    parser.add_argument("--proposals", type=int, default=24)
     parser.add_argument("--rate", type=float, default=3e-4)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--runs", type=Path, help="the folder of the runs; by default under the runs' root")
@@ -114,7 +114,8 @@ def run_all(own: argparse.Namespace, seeds: Sequence[int], sizes: Sequence[int])
             **surroundings(cell.model),
             "device": device(),
             "reflection": own.reflection.rpartition("/")[2],
-            "proposals": own.proposals,
+            # training has updates, and no proposals that cost nothing
+            "proposals": None if cell.optimizer == "grpo" else own.proposals,
             "splits": list(sizes),
             "session_seconds": round(time.perf_counter() - begun, 1),
             **found,
