@@ -1,7 +1,8 @@
 """``python -m benchmarks prompts-or-weights --seeds 0,1,2``: prompt optimizers and GRPO on one program, one open model, one feedback and one ledger, cell by cell.
 
 ``--model`` runs the program and is what GRPO trains; ``--reflection`` rewrites prompts, its tokens in the ledger; ``--tasks`` and ``--optimizers`` name with commas between them; ``--rollouts N`` of each search, validation included and the
-test set not; ``--proposals N`` at most, since a reply that holds no prompt costs no rollout; ``--rate X`` of GRPO. Each cell is a file under ``benchmarks/results/rl/cells``; what is there already is not run again, what was interrupted goes on.
+test set not; ``--proposals N`` at most, since a reply that holds no prompt costs no rollout; ``--rate X`` of GRPO, whose control ``grpo_shuffled`` has its rewards dealt anew among the rollouts of each update. Each cell is a file under
+``benchmarks/results/rl/cells``; what is there already is not run again, what was interrupted goes on.
 ``--table`` runs nothing and prints what the cells say, ``--markdown FILE`` keeps it. ``--quick`` takes a model of letters, made here, and keeps nothing.
 """
 
@@ -23,7 +24,7 @@ from benchmarks.cells import Cell, found_in, keep, model_slug, surroundings
 from benchmarks.report import Options, Report, Row
 from benchmarks.rl import device
 from benchmarks.rl_model import make_tiny
-from benchmarks.weights_tables import BY_HAND, markdown
+from benchmarks.weights_tables import BY_HAND, RL, markdown
 from benchmarks.weights_tasks import TASKS, WeightsTask, splits
 from gepa_lite import baselines
 from gepa_lite.adapters.adapt import adapt
@@ -34,11 +35,14 @@ from gepa_lite.store.folders import runs_root
 from gepa_lite.store.run_store import RunStore
 
 RESULTS = Path(__file__).parent / "results" / "rl" / "cells"
-OPTIMIZERS = "grpo,gepa_lite,gepa,best_of_n,dspy_miprov2"
+OPTIMIZERS = "grpo,gepa_lite,gepa,best_of_n,dspy_miprov2,grpo_shuffled"
 _SIZES = (24, 12, 40)
 """Training, validation and test examples."""
 _REFLECTION: Mapping[str, Any] = {"reflection_tokens": 200, "reflection_temperature": 0.7}
-_GRPO: Mapping[str, Any] = {"steps": 1_000, "examples": 2, "group": 6, "validate_every": 4, "temperature": 0.7}
+_GRPO: Mapping[str, Any] = {"steps": 1_000, "examples": 2, "group": 6, "micro_batch": 13, "validate_every": 4, "temperature": 0.7}
+"""The rows of one example by two modules, and one of padding, in a batch."""
+_TRAINED: Mapping[str, Mapping[str, Any]] = {RL: _GRPO, "grpo_shuffled": {**_GRPO, "shuffled": True}}
+"""The control's rewards are dealt anew among the rollouts of each update."""
 
 
 def run(options: Options) -> Report:
@@ -115,7 +119,7 @@ def run_all(own: argparse.Namespace, seeds: Sequence[int], sizes: Sequence[int])
             "device": device(),
             "reflection": own.reflection.rpartition("/")[2],
             # training has updates, and no proposals that cost nothing
-            "proposals": None if cell.optimizer == "grpo" else own.proposals,
+            "proposals": None if cell.optimizer in _TRAINED else own.proposals,
             "splits": list(sizes),
             "session_seconds": round(time.perf_counter() - begun, 1),
             **found,
@@ -127,8 +131,7 @@ def run_all(own: argparse.Namespace, seeds: Sequence[int], sizes: Sequence[int])
 
 def optimizer_of(name: str, rate: float) -> baselines.Optimizer:
     """An optimizer with the settings of this table: short replies of the reflection model for all."""
-    settings = {**_GRPO, "micro_batch": 2 * _GRPO["group"] + 1, "learning_rate": rate} if name == "grpo" else {}
-    each = baselines.optimizer(name, **settings)
+    each = baselines.optimizer(RL, name, learning_rate=rate, **_TRAINED[name]) if name in _TRAINED else baselines.optimizer(name)
     return dataclasses.replace(each, search=dataclasses.replace(each.search, **_REFLECTION))
 
 
@@ -151,7 +154,7 @@ def _optimized(cell: Cell, task: WeightsTask, sizes: Sequence[int], own: argpars
         testset=test,
         feedback=task.feedback,
         reflection_lm=own.reflection,
-        budget=gl.Budget(rollouts=own.rollouts + 2 * len(test), proposals=own.proposals if optimizer.name != "grpo" else None),
+        budget=gl.Budget(rollouts=own.rollouts + 2 * len(test), proposals=None if cell.optimizer in _TRAINED else own.proposals),
         seed=cell.seed,
         workers=32,
         run=folder,

@@ -12,6 +12,7 @@ import gepa_lite as gl
 from benchmarks import prompts_or_weights
 from benchmarks.cell_tables import read_cells
 from benchmarks.cells import keep
+from benchmarks.prompts_or_weights import optimizer_of
 from benchmarks.report import Options
 from benchmarks.weights_tables import fewer_rollouts, markdown, split_gain
 from benchmarks.weights_tasks import TASKS, splits
@@ -122,6 +123,14 @@ def test_unknown_names_are_refused_before_anything_runs(rest: tuple[str, ...], n
     with pytest.raises(UsageError, match=named):
         prompts_or_weights.run(Options(rest=(*rest, "--results", str(tmp_path), "--runs", str(tmp_path))))
     assert not list(tmp_path.iterdir())
+
+
+def test_the_control_is_the_training_with_its_rewards_dealt_anew() -> None:
+    trained, control = (optimizer_of(name, 3e-4) for name in ("grpo", "grpo_shuffled"))
+    assert (trained.name, control.name) == ("grpo", "grpo_shuffled")
+    assert trained.procedure is not None and control.procedure is not None
+    own, others = (procedure.settings()["training"] for procedure in (trained.procedure, control.procedure))
+    assert {name: (own[name], others[name]) for name in own if own[name] != others[name]} == {"shuffled": (False, True)}
 
 
 def test_the_page_shows_the_tables_of_the_kept_cells() -> None:
