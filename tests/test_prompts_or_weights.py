@@ -128,7 +128,8 @@ def test_unknown_names_are_refused_before_anything_runs(rest: tuple[str, ...], n
 def test_the_control_is_the_training_with_its_rewards_dealt_anew() -> None:
     trained, control = (optimizer_of(name, 3e-4) for name in ("grpo", "grpo_shuffled"))
     assert (trained.name, control.name) == ("grpo", "grpo_shuffled")
-    assert trained.procedure is not None and control.procedure is not None
+    assert trained.procedure is not None
+    assert control.procedure is not None
     own, others = (procedure.settings()["training"] for procedure in (trained.procedure, control.procedure))
     assert {name: (own[name], others[name]) for name in own if own[name] != others[name]} == {"shuffled": (False, True)}
 
